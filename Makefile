@@ -7,8 +7,12 @@ DOCS := .venv-docs
 NODE := .venv-node
 BROWSER := $(VENV)/.browser
 LOWEST := .venv-lowest
+SDK := .cache/openai-agents
+# A checkout of LangGraph's repository, for the conformance suite of its main branch: make test-adapters LANGGRAPH=path
+LANGGRAPH ?=
 HEAVY := .venv-heavy
 HEAVY_LOWEST := .venv-heavy-lowest
+PHOENIX := .venv-phoenix
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 HEAVY_TESTS := tests/adapters/google_adk tests/adapters/claude_agent_sdk
@@ -21,10 +25,10 @@ define PHASES
 	$(1) tests/core tests/histories tests/testing tests/typed tests/test_*.py -n 2
 	$(1) tests/store tests/engine tests/threads tests/seeds -n 6 --dist worksteal
 	$(1) tests/crash -n 4
-	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
+	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/tracing tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
 
-.PHONY: demo test test-all test-mcp test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-mcp test-traces test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -33,7 +37,7 @@ demo: $(INSTALLED)
 test: check $(BROWSER)       ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check test-adapters test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
+test-all: check test-adapters test-traces test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
 test-notebook: $(READY)      ## the notebook of the docs, executed by a kernel, which is installed for it
@@ -52,13 +56,16 @@ dist: $(READY)               ## wheel and sdist, in dist/
 test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and inspector, from npm, against a real server
 	PATH="$(CURDIR)/$(NODE)/bin:$$PATH" $(BIN)/python -m tests.mcp.conformance $(NODE)/npm/node_modules/.bin
 
+test-traces: $(READY) $(PHOENIX)/.ready  ## traces of killed agents in a real Phoenix, and kills at every point
+	HOLDFAST_TEST_ALL=1 HOLDFAST_PHOENIX=$(PHOENIX)/bin/phoenix $(PYTEST) tests/tracing tests/crash/test_killed_traces.py -n 2
+
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
 
-test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready $(HEAVY_LOWEST)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
-	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2
+test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready $(HEAVY_LOWEST)/.ready $(SDK)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
+	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
 	$(HEAVY_LOWEST)/bin/python -m pytest $(HEAVY_TESTS) --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
-	HOLDFAST_TEST_ALL=1 $(PYTEST) tests/adapters -n 2
+	HOLDFAST_TEST_ALL=1 HOLDFAST_LOWEST=$(LOWEST)/bin/python HOLDFAST_OPENAI_AGENTS=$(SDK)/source HOLDFAST_LANGGRAPH=$(LANGGRAPH) $(PYTEST) tests/adapters -n 2
 	$(BIN)/pyright --project tests/typed/heavy.json --pythonpath $(HEAVY)/bin/python
 	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest $(HEAVY_TESTS) -n 2
 	$(HEAVY)/bin/python -m pytest tests/docs/test_examples.py -k "google-adk or claude-agent-sdk" -n 2
@@ -102,7 +109,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) $(PHOENIX) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -139,11 +146,27 @@ $(LOWEST)/.ready: tests/adapters/lowest.txt requirements-dev.txt constraints.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt --editable . --requirement requirements-dev.txt --requirement tests/adapters/lowest.txt
 	@touch $@
 
+# The tests that OpenAI publishes in the source package of its SDK, and what they need.
+$(SDK)/.ready: constraints.txt $(READY)
+	@echo "fetching the tests of openai-agents …"
+	@rm -rf $(SDK) && mkdir -p $(SDK)
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary openai-agents --dest $(SDK) $$(grep '^openai-agents==' constraints.txt)
+	@tar -xzf $(SDK)/openai_agents-*.tar.gz -C $(SDK) && mv $(SDK)/openai_agents-*/ $(SDK)/source
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SDK)/tools pytest-asyncio==1.5.0
+	@touch $@
+
 # Frameworks that are large, and whose dependencies clash with those of the others: their newest and lowest versions.
 $(HEAVY)/.ready $(HEAVY_LOWEST)/.ready: .venv-%/.ready: tests/adapters/%.txt pyproject.toml
 	@echo "making .venv-$* with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear .venv-$*
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/adapters/$*.txt
+	@touch $@
+
+# A server that shows traces, with versions of its own of much that is in constraints.txt.
+$(PHOENIX)/.ready: tests/tracing/phoenix.txt
+	@echo "making $(PHOENIX) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(PHOENIX)
+	@$(PHOENIX)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.

@@ -76,7 +76,7 @@ def _on_server(bench: Bench) -> list[Row]:
 
 
 class Turns:
-    """A thread that goes on turn by turn."""
+    """A thread that grows turn by turn."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         self._saver = saver

@@ -3,7 +3,8 @@
     python examples/invoice.py [task-id]
 
 Shows six steps, two `once` tools with business keys (`unique`), an approval, a compensation. Type the command that it
-prints, and run it again, also with another id: the invoice is paid once.
+prints, and run it again. Another id is another task: it asks for approval again, since an approval covers one call of
+one task, and then gets the first payment's result. The invoice is paid once.
 """
 
 import holdfast

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -89,3 +90,33 @@ def test_what_needs_an_extra_names_it(installed, tmp_path):
     given = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60, "env": PLAIN}
     done = subprocess.run([installed / "holdfast", "list", "--store", "postgresql://nobody@127.0.0.1:1/x"], **given)
     assert done.returncode != 0 and "Traceback" not in done.stderr and "holdfast[postgres]" in done.stderr
+
+
+@built
+def test_the_page_of_the_wheel_is_whole_and_works_with_the_lowest_versions_of_its_extra(installed, tmp_path):
+    """Another environment that has starlette and uvicorn as old as pyproject.toml allows; every file is served."""
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["ui"]
+    lowest = [one.partition(",")[0].replace(">=", "==") for one in extra]
+    run(installed / "python", "-m", "pip", "install", "--quiet", *lowest, cwd=tmp_path)
+    told = run(installed / "python", "-m", "pip", "list", cwd=tmp_path).lower().split()
+    assert [f"{name}=={told[told.index(name) + 1]}" for name in ("starlette", "uvicorn")] == [
+        one if one.count(".") == 2 else f"{one}.0" for one in lowest
+    ]
+    run(installed / "python", "-c", "import holdfast; holdfast.open('holdfast.db').close()", cwd=tmp_path)
+    command = [installed / "holdfast", "ui", "--port", "0", "--no-open", "--for", "60s"]
+    page = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=PLAIN)
+    try:
+        url = page.stdout.readline().strip().partition("/#code=")[0]
+        with urllib.request.urlopen(f"{url}/") as answer:
+            shell = answer.read().decode()
+        folder = shell.partition('src="')[2].partition("/main.js")[0]
+        own = sorted((ROOT / "src" / "holdfast" / "web" / "static").iterdir())
+        assert len(own) > 10
+        for path in own:
+            if path.suffix != ".json":
+                with urllib.request.urlopen(f"{url}{folder}/{path.name}") as answer:
+                    assert answer.read() == path.read_bytes(), path.name
+    finally:
+        page.terminate()
+        page.wait(20)
+        page.stdout.close()

@@ -250,7 +250,7 @@ def test_a_doubt_is_settled_by_a_person(folder):
     assert refused("settle", "nobody", "wobble#1", "--happened", code=NOT_FOUND)[0] == "task-not-found"
     assert refused("settle", "d", "wobble#1", code=USAGE)[0] == "usage"
     assert refused("settle", "d", "wobble#1", "--did-not-happen", "--result", "1", code=USAGE)[0] == "usage"
-    assert refused("settle", "d", "wobble#1", "--happened", "--result", "nope", code=USAGE)[0] == "invalid-value"
+    assert refused("settle", "d", "wobble#1", "--happened", "--result", ":=nope", code=USAGE)[0] == "invalid-value"
 
 
 def test_a_signal_a_cancellation_and_a_raised_budget(folder, texts):
@@ -390,7 +390,7 @@ def test_a_fork_goes_its_own_way(told, texts):
     assert refused("fork", "nobody", code=NOT_FOUND)[0] == "task-not-found"
     assert refused("fork", "pay", "--at", "99", code=NOT_FOUND)[0] == "seq-out-of-range"
     assert refused("fork", "pay", "--id", "hi", code=CONFLICT)[0] == "task-exists"
-    for wrong in ("tone", "state.=1", "tone=nope"):
+    for wrong in ("tone", "state.=1", "tone:=nope"):
         assert refused("fork", "pay", "--set", wrong, code=USAGE)[0] == "invalid-value"
     assert refused("fork", "pay", "--effects", "odd", code=USAGE)[0] == "usage"
 
@@ -778,7 +778,7 @@ def test_a_task_that_used_up_its_budget_says_to_raise_it_before_it_is_resumed(fo
     _, told = call("run", "late.py:poor", "--id", "p", "--quiet", code=FAILED)
     assert re.search(r"has used 0\.\d+ s of 0\.3 s wall time", told), told
     first = "holdfast budget p wall_time=0.6 --by ana"
-    assert f"to try again: {first}, then: holdfast resume p late.py:poor" in told
+    assert f"first raise the limit: {first}\n" in told and "to try again: holdfast resume p late.py:poor" in told
     out, told = call(*first.split()[1:])
     assert "the task is failed" in out and "to go on: holdfast resume p FILE" in told
     with holdfast.open(folder / "holdfast.db") as app:
@@ -789,7 +789,7 @@ def test_a_call_in_doubt_at_a_deadline_says_what_comes_of_the_task(folder):
     late_and_poor(folder)
     _, told = call("run", "late.py:payer", "--id", "p", "--quiet", code=WAITING)
     assert "holdfast settle p" in told
-    assert "its deadline has passed, so it fails once that is settled" in told and "--deadline TIME" in told
+    assert "its deadline has passed, so it fails when that is settled" in told and "--deadline TIME" in told
     call("settle", "p", "pay#1", "--did-not-happen")
     call("resume", "p", "late.py:payer", "--quiet", code=FAILED)
 

@@ -121,6 +121,7 @@ def folder(made, tmp_path, monkeypatch):
 TASKS = ("all", "bad", "asked", "waits", "pays", "lost", "queued", "aside", "gone", "odd")
 LOOKING = [
     *(["list"], ["list", "--agent", f"all {NASTY}"], ["list", "--stage", NASTY], ["inbox"], ["stats"], ["workers"]),
+    *(["traces", "tail", "--seconds", "10ms"], ["traces", "export", "all", "--endpoint", f"ftp://{NASTY}"]),
     *(["mcp", "config", "claude", "--as", NASTY], ["mcp", "config", NASTY], ["mcp", "--as", NASTY]),
     *(["audit"], ["audit", "--by", NASTY], ["verify"], ["doctor"], ["config"], ["gc", "--keep", "0", "--dry-run"]),
     *([verb, id] for verb, id in product(("show", "log", "budget"), TASKS)),

@@ -85,7 +85,7 @@ def test_every_line_fits_and_has_no_colour_off_a_terminal(shown):
 def test_the_three_next_things_work_as_they_are_printed(shown):
     folder, text = shown
     printed = text.partition("Next, try:")[2]
-    read, again, look = re.findall(r"^  (\S.*)", printed, re.M)
+    read, again, look, _ = re.findall(r"^  (\S.*)", printed, re.M)
     before = (folder / "holdfast-demo.db-world").read_bytes()
     for command, found in ((read, "def handle_order("), (again, "order-7 is completed: filed"), (look, "file_order#1")):
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=60)
@@ -176,7 +176,7 @@ def test_the_demo_touches_no_file_but_its_own(tmp_path, texts):
     for name in ("mine.db", "notes.db", "new.db", "both.db", "."):
         done = demo(tmp_path, "--store", name)
         assert done.returncode == 2
-        assert re.fullmatch(r"error\[invalid-value\]: .*\nhelp: .*--store .*\n(      .+\n)*", done.stderr)
+        assert re.fullmatch(r"error\[invalid-value\]: .*\n  .*\nhelp: .*--store .*\n", done.stderr)
         texts.check(done.stderr)
     assert set(os.listdir(tmp_path)) == before
     assert (tmp_path / "notes.db").read_text() == "" and (tmp_path / "new.db-world").read_text() == "poems"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tools.reference import __main__ as reference
+from tools.reference.contents import with_contents
 
 import holdfast
 from holdfast.cli.failures.codes import CODES, OWN
@@ -56,7 +57,7 @@ def test_all_codes_are_listed_and_a_wrong_one_is_told_which_is_close(texts):
 def test_the_pages_of_the_docs_are_those_of_the_code():
     for name, page in reference.PAGES.items():
         text = (ROOT / "docs" / name).read_text("utf-8")
-        assert text == page(), f"docs/{name}: python -m tools.reference docs"
+        assert text == with_contents(page()), f"docs/{name}: python -m tools.reference docs"
         assert f"(docs/{name})" in (ROOT / "README.md").read_text("utf-8")
     commands = (ROOT / "docs" / "cli.md").read_text("utf-8")
     assert sorted(re.findall(r"^### (.+)$", commands, re.M)) == sorted(COMMANDS)
@@ -73,7 +74,7 @@ ERRORS = [
     holdfast.StepNotFound("trip-1", "pay#1"),
     holdfast.PatchConflict("trip-1", "state.x", base=1, mine="set 2", theirs="set 3"),
     holdfast.NoMock("pay", "pay#1"),
-    holdfast.ResumeExpired("too old", hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)"),
+    holdfast.ResumeExpired("too old", hint="start it again, or resume it anyway: app.resume(id, agent, anyway=True)"),
 ]
 
 
@@ -81,10 +82,9 @@ ERRORS = [
 def test_an_error_is_told_in_one_shape_with_what_to_type(error, texts):
     told = lines(Refused(error.code, in_commands(error.message), hint=error.hint, details=error.details))
     head, *rest = told
-    assert head == f"error[{error.code}]: {in_commands(error.message)}"
-    text = "\n".join(rest)
-    assert "help: " in text and f"holdfast explain {error.code}" in rest[-1]
-    assert "app." not in text
+    assert head.startswith(f"error[{error.code}]: ") and in_commands(error.message).startswith(head.partition(": ")[2])
+    assert "app." not in "\n".join(rest)
     texts.check("\n".join(told))
     assert re.search(r"written|on record|kept|not made", "\n".join(told), re.I)
-    assert all(line.startswith(("  ", "help: ")) for line in rest)
+    assert all(line.startswith("  ") for line in rest[:-1]) and rest[-1].startswith("help: ")
+    assert len(told) <= 3 or error.details.keys() & {"recorded", "given", "mine", "theirs", "base"}

@@ -72,6 +72,13 @@ ROWS = {
     "signal": Row("signal asked paid", {"id": "asked"}, "signal hi paid", CONFLICT, "task-finished"),
     "stats": Row("stats", {"tasks": 6}, "stats --store none.db", STORE, "not-a-store"),
     "test": Row("test agents.py:greet -p name=A", {"passed": True}, "test agents.py:greet", USAGE, "invalid-input"),
+    "traces": Row(
+        "traces tail --seconds 10ms --endpoint http://127.0.0.1:9",
+        {"spans": 0, "dropped": 0, "endpoint": "http://127.0.0.1:9/v1/traces"},
+        "traces export hi --endpoint ftp://here",
+        USAGE,
+        "invalid-value",
+    ),
     "ui": Row("ui --no-open --port 0 --for 10ms", {"read_only": False}, "ui --link", USAGE, "invalid-value"),
     "verify": Row("verify", {"ok": True, "problems": []}, "verify nobody", NOT_FOUND, "task-not-found"),
 }

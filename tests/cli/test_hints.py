@@ -14,7 +14,7 @@ from holdfast.cli.failures.refusal import NOT_FOUND, STORE, USAGE
 from holdfast.cli.main import cli
 from tests.cli import cli_agents
 
-YOURS = {"FILE": "agents.py", "VALUE": "aisle", "WHY": "because", "JSON": "'\"r\"'", "SEQ": "2", "TIME": "10m"}
+YOURS = {"FILE": "agents.py", "VALUE": "aisle", "WHY": "because", "SEQ": "2", "TIME": "10m"}
 """What people put in the place of words in capitals."""
 
 MORE = """
@@ -124,6 +124,26 @@ def test_what_a_command_tells_people_to_type_can_be_pasted(folder, line):
         os.chdir(folder)
 
 
+WRONG = [
+    *("show nope", "show bad --at 99", "reopen hi", "answer hi x y", "approve hi x", "signal hi x 1", "resume bad"),
+    *("cancel hi", "settle lost nope --did-not-happen", "list --store missing.db", "run", "worker", "fork bad --at 99"),
+    *("run agents.py:greet --name Ana", "run agents.py:greet name=Ana", "run agents.py:greet -p name=Ben --id hi"),
+    *("fly", "show", "diff bad 1 99", "explain nope", "migrate-states agents.py:greet", "rollback later --yes"),
+]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_the_one_command_of_an_error_can_be_pasted(folder, line):
+    done = typed(*line.split())
+    assert done.exit_code > 0 and "Traceback" not in done.output, done.output
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("help: holdfast "), done.stderr
+    words = pasted(last.removeprefix("help: "))
+    again = typed(*words, *(["--drain"] if words[0] == "worker" else []))
+    sys.modules.pop("agents", None)
+    assert again.exit_code not in (USAGE, NOT_FOUND, STORE) or words[:2] == ["run", "agents.py"], again.output
+
+
 def test_a_wait_that_is_printed_in_python_names_the_call_and_the_next_command(folder):
     with holdfast.open("other.db") as app:
         told = {id: str(app.get(id).waiting) for id in ("pays", "odd#1~2", "ears", "lost", "poor", "family")}
@@ -139,7 +159,7 @@ def test_a_wait_that_is_printed_in_python_names_the_call_and_the_next_command(fo
 
 def test_a_compensated_task_is_not_to_be_tried_again(folder):
     done = typed("run", "agents.py:undoes", "--id", "gone")
-    assert done.exit_code == 1 and "undone" in done.stderr and "to try again" not in done.stderr
+    assert done.exit_code == 1 and "compensated" in done.stderr and "to try again" not in done.stderr
     assert "another --id" in done.stderr
 
 
@@ -154,7 +174,7 @@ def test_a_missing_store_names_the_ones_beside_it(folder):
     assert "there is no store at 'agents.db'" in told and "--store other.db" in told and "notes.db" not in told
     for path in ("holdfast.db", "other.db"):
         (folder / path).unlink()
-    assert "holdfast run FILE" in typed("list").stderr
+    assert "`holdfast run` creates one" in typed("list").stderr
     assert "holdfast run FILE" in typed("list", "--store", "no/such/folder/x.db").stderr
 
 

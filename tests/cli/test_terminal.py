@@ -106,7 +106,7 @@ def test_a_step_that_hangs_is_cut_off_at_the_deadline_and_shown_as_that(folder):
     began = time.monotonic()
     ended = run(folder, "run", "agents.py:stuck", "--id", "s", "--deadline", "1500ms")
     assert ended.returncode == 1 and time.monotonic() - began < 30, "the process ends, too"
-    assert "deadline" in ended.stderr and "--deadline TIME" in ended.stderr
+    assert "deadline" in ended.stderr and "--deadline 10m" in ended.stderr
     assert re.search(r"stuck#1 +cut off", run(folder, "show", "s").stdout)
 
 
@@ -235,7 +235,8 @@ def test_a_task_that_somebody_else_has_is_busy(folder):
     screen = Terminal(folder, *work)
     screen.until("done.*slow#1")
     other = run(folder, *work)
-    assert other.returncode == 4 and "error[task-busy]" in other.stderr and "holdfast log s --follow" in other.stderr
+    assert other.returncode == 4 and "error[task-busy]" in other.stderr
+    assert "help: holdfast resume s FILE --wait 1m" in other.stderr
     waited = run(folder, *work, "--wait", "30s")
     assert waited.returncode == 0 and waited.stdout == "91\n" and screen.ended() == 0
     assert len(done_slowly(folder)) == 14

@@ -194,7 +194,7 @@ def test_a_user_that_is_listed_as_a_task_is_found(linked):
         " parent, waiting, holder, lease_seconds, queue, priority, wake, deadline, created, changed, anchor_seq,"
         " anchor_digest, mock, namespace, key, version, claims, doubts, change, expire from tasks limit 1"
     )
-    assert audit(tampered(linked, sql)) == ["@user/ana: is no task, but has a row in tasks"]
+    assert audit(tampered(linked, sql)) == ["@user/ana: is not a task, but has a row in tasks"]
 
 
 def test_an_event_after_the_end_is_found(path):

@@ -14,6 +14,16 @@ from pathlib import Path
 WIDTH, LEFT, RIGHT, TOP, ROW = 900, 170, 30, 96, 28
 INK, DIM, LINE, PAPER = "#1f2933", "#6b7785", "#d8dee6", "#ffffff"
 DONE, DOUBT, KILL, ONCE = "#2f7d5b", "#c98a1b", "#c0392b", "#3564a8"
+DARK = {
+    INK: "#e6ebf2",
+    DIM: "#a3b0c2",
+    LINE: "#333c48",
+    PAPER: "#161b22",
+    DONE: "#4fae84",
+    KILL: "#e57373",
+    ONCE: "#6a9be0",
+}
+"""The colours of readers whose system is dark."""
 
 
 def played(folder):
@@ -50,12 +60,16 @@ def picture(facts, events):
 
 
 def _frame(height, facts):
-    title = "An agent of nine steps is killed after it charged a card, and goes on: the card is charged once"
+    title = "An agent of nine steps is killed after it charged a card, and resumes: the card is charged once"
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" '
         'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13">'
     )
     yield f"<title>{title}</title>"
+    dark = " ".join(
+        f'[fill="{one}"] {{ fill: {new} }} [stroke="{one}"] {{ stroke: {new} }}' for one, new in DARK.items()
+    )
+    yield f"<style>@media (prefers-color-scheme: dark) {{ {dark} }}</style>"
     yield (
         '<defs><pattern id="doubt" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         f'<rect width="7" height="7" fill="#fff6e3"/><rect width="3" height="7" fill="{DOUBT}"/></pattern></defs>'

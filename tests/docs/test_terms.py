@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.docs import prose
-from tests.docs.terms import KEPT, TERMS, UNDER_REVISION
+from tests.docs.terms import KEPT, TERMS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for room in ("src", "tools", "examples") for path in (ROOT / room).rglob("*.py"))
 BESIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "benchmarks/README.md")
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in BESIDE)]
+LISTS = ("CHANGELOG.md", "benchmarks/README.md")
+"""Pages whose entries are lists rather than sentences."""
 LONGEST_SENTENCE = 40
 LONGEST_WITHOUT_CONTENTS = 200
 
@@ -42,19 +44,9 @@ def findings():
     return found
 
 
-def under_revision(path):
-    return next((part for part in UNDER_REVISION if path.startswith(part)), None)
-
-
 def test_no_prose_uses_a_term_that_made_readers_stop():
-    wrong = [f"{path}:{line}: {what}" for path, line, what in findings() if under_revision(path) is None]
+    wrong = [f"{path}:{line}: {what}" for path, line, what in findings()]
     assert not wrong, "\n".join(["", *wrong])
-
-
-@pytest.mark.parametrize("part", UNDER_REVISION)
-def test_a_part_under_revision_gets_no_more_of_them(part):
-    wrong = [f"{path}:{line}: {what}" for path, line, what in findings() if under_revision(path) == part]
-    assert len(wrong) <= UNDER_REVISION[part], "\n".join(["", *wrong])
 
 
 def test_every_kept_term_is_still_there():
@@ -77,10 +69,9 @@ def test_subjects_have_names():
 def test_the_store_has_one_name_in_all_examples():
     """Other names are for copies, backups and examples with a file of their own."""
     other = re.compile(r"\b(agents?|store|tasks?|app|my)\.db\b")
-    pages = [path for path in PAGES if not under_revision(name(path))]
     lines = [
         f"{name(path)}:{number}: {line.strip()}"
-        for path in [*pages, *(ROOT / "examples").rglob("*.py")]
+        for path in [*PAGES, *(ROOT / "examples").rglob("*.py")]
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if other.search(line)
     ]
@@ -101,10 +92,8 @@ def test_docstrings_of_functions_begin_with_a_verb():
     assert len(documented) > 2_000 and len(wrong) <= len(documented) / 20, "\n".join(["", *wrong])
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name)
+@pytest.mark.parametrize("path", [path for path in PAGES if name(path) not in LISTS], ids=name)
 def test_no_sentence_of_a_page_is_long(path):
-    if name(path) == "CHANGELOG.md" or under_revision(name(path)):
-        pytest.skip("an entry of the log of changes may be a list; other pages are being rewritten")
     for line, text in prose.of_page(path):
         for cell in re.split(r"[|·]", text):
             for sentence in prose.sentences(cell):

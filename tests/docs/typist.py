@@ -81,7 +81,7 @@ def same(text):
     """Text without what differs from time to time: times, lengths, processes, columns, counts of crash points."""
     text = re.sub(r"\b\d\d\d\d-\d\d-\d\d(T[\d:.]+Z)?", "DAY", text)
     text = re.sub(r"^( +[a-z]+\.(?:after|before)) +\d+$", r"\1 COUNT", text)
-    text = re.sub(r"\b\d+ (of \d+ faults|points|tried|doubts)\b", r"COUNT \1", text)
+    text = re.sub(r"\b\d+ (of \d+ faults|points|tried|calls in doubt)\b", r"COUNT \1", text)
     text = re.sub(r"of \d+ crashes", "of COUNT crashes", text)
     text = re.sub(r"\b\d\d:\d\d:\d\d\b", "TIME", text)
     text = re.sub(r"\b\d[\d,.]* ?(ms|s|seconds)\b", "LENGTH", text)

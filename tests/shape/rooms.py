@@ -5,14 +5,16 @@ A package is named by its path under src/holdfast. `tests/shape/test_rooms.py` h
 
 ORDER = (
     *("core/errors", "core", "core/events", "core/codec", "core/state", "core/messages", "core/context", "core/flows"),
+    "core/traces",
     "failpoints",
     *("store", "store/sqlite", "store/memory", "store/postgres"),
     *("engine/system", "engine/logs", "engine/definitions/declared", "engine/definitions"),
     *("engine/views", "engine/reading", "engine/lists", "engine/streams"),
-    *("engine/maintenance", "engine/records"),
+    *("engine/maintenance", "engine/records", "engine/telemetry"),
     *("engine/control", "engine/notices"),
     *("engine/conversations", "engine/execution", "engine/drivers", "engine/verbs", "engine/dispatch"),
     *("engine/people", "engine/workers", "engine"),
+    "tracing",
     "",
     *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
     *("adapters", "adapters/google_adk", "adapters/claude_agent_sdk", "adapters/langgraph", "adapters/openai_agents"),
@@ -29,6 +31,7 @@ FACES_MAY_IMPORT = (
     "holdfast.mcp",
     "holdfast.web",
     "holdfast.testing",
+    "holdfast.tracing",
     "holdfast.engine.reading",
     "holdfast.engine.lists",
     "holdfast.core.errors",
@@ -64,6 +67,7 @@ LATE = {
     "holdfast.engine.people": "few programs have users and threads",
     "holdfast.engine.records": "few programs keep records",
     "holdfast.engine.reading.contracts": "few tasks begin with a contract",
+    "holdfast.engine.telemetry": "only apps that are watched need it",
     "holdfast.engine.system.token_counter": "it loads what counts tokens",
     "holdfast.engine.reading.inbox": "it is made of what tasks wait for, and a wait is printed as the inbox says it",
     "holdfast.engine.verbs": "verbs that few agents use",
@@ -78,6 +82,7 @@ LATE = {
 MOST_MODULES = 12
 LARGE_ROOMS = {
     "cli/commands": "one module a command",
+    "web": "the page: who may, streams, and a module for each kind of screen and of act",
     "store/postgres": "a server has more sides than a file: connections, statements, presence, liveness",
 }
 

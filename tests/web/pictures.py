@@ -1,4 +1,4 @@
-"""Pictures of the page for the docs, of real tasks on a real page: python -m tests.web.pictures docs/pictures."""
+"""Pictures of the page for README and docs, of real tasks on a real page: python -m tests.web.pictures docs/pictures."""
 
 import subprocess
 import sys
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import holdfast
 from tests.web.browser import started, tab
+from tests.web.trip import booked
 from tests.web.world import fill, page_of
 
 PICTURES = {
     "task": ("/tasks/order-7?step=charge_card%231", ".insp dd", "wide", "light"),
     "tasks": ("/", "td .id", "wide", "light"),
     "inbox": ("/inbox", ".card", "wide", "dark"),
+    "conversation": ("/tasks/trip-oslo-14?tab=conversation", ".tool", "wide", "light"),
 }
 
 
@@ -20,11 +22,12 @@ def main(folder):
     """Make each picture anew."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        store = f"{place}/agents.db"
+        store = f"{place}/holdfast.db"
         command = [sys.executable, "-m", "holdfast", "demo", "--store", store]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with holdfast.open(store) as app:
             fill(app)
+            booked(app)
         with page_of(store) as page, started() as browser:
             for name, (path, wanted, size, theme) in PICTURES.items():
                 with tab(browser, page, path, size=size, theme=theme) as opened:

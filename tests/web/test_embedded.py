@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -128,3 +129,19 @@ def test_every_store_gives_the_same_facts(app):
         ["failed"],
     ]
     assert told("/tasks/recap-standup-1117/deltas")["deltas"] and told("/audit")["acts"] and told("/workers")["queues"]
+
+
+@pytest.mark.parametrize("prefix", ["/holdfast", "/deep/down"])
+def test_in_fastapi_under_a_prefix_beside_a_second_one(tmp_path, prefix):
+    with holdfast.open(tmp_path / "a.db") as one, holdfast.open(tmp_path / "b.db") as two:
+        one.run(recap, {"n": 1}, id="of-one")
+        two.run(recap, {"n": 1}, id="of-two")
+        api = FastAPI()
+        api.mount(prefix, web.asgi(one, authorize=lambda scope: Person("ana")))
+        api.mount("/second", web.asgi(two, authorize=lambda scope: Person("ben")))
+        status, _, text = ask(api, "GET", f"{prefix}/tasks/of-one")
+        assert status == 200 and f'src="{prefix}/static/' in text
+        for at, own, other, by in ((prefix, "of-one", "of-two", "ana"), ("/second", "of-two", "of-one", "ben")):
+            assert json.loads(ask(api, "GET", f"{at}/api/v1/tasks/{own}")[2])["id"] == own
+            assert ask(api, "GET", f"{at}/api/v1/tasks/{other}")[0] == 404
+            assert json.loads(ask(api, "GET", f"{at}/api/v1/about")[2])["by"] == by

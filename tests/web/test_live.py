@@ -72,6 +72,10 @@ def test_a_killed_process_is_seen_to_die_and_another_to_take_over(tmp_path, brow
         wanted = rows_of_the_command_line(store)
         eventually(lambda: rows_shown(opened) == wanted)
         assert "died; the next process continues" in opened.locator("tr.died").inner_text()
+        doubted, settled = (opened.locator("tr[data-seq]", has_text=one) for one in ("in doubt", "settled"))
+        assert [int(one.first.get_attribute("data-seq")) for one in (doubted, settled)] == sorted(
+            seq for seq, verb, _ in wanted if verb in ("in doubt", "settled")
+        ), "in doubt, then settled, once each"
         assert opened.evaluate("window.sameDocument") is True, "nothing was loaded anew"
 
 

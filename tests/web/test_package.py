@@ -1,5 +1,7 @@
 """What the package holds and loads: no inline script or style, no HTML of data, nothing without the extra."""
 
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -44,3 +46,15 @@ def test_every_icon_and_stylesheet_is_the_page_s_own():
     assert "url(" not in css and "@import" not in css
     shell = page.shell("/x", "link", "1").decode()
     assert "style=" not in shell and not re.search(r"<script(?![^>]*src=)", shell)
+
+
+def test_what_others_wrote_is_listed_with_its_version_licence_and_hash():
+    """Files that are not ours stand in vendor.json. So does every font: none of them is ours."""
+    vendor = STATIC / "vendor.json"
+    listed = json.loads(vendor.read_text("utf-8")) if vendor.exists() else []
+    for one in listed:
+        assert {"name", "version", "licence", "sha256"} <= set(one), one
+        assert hashlib.sha256((STATIC / one["name"]).read_bytes()).hexdigest() == one["sha256"], one["name"]
+    others = {path.name for path in STATIC.iterdir() if path.suffix not in (".js", ".css", ".svg", ".json")}
+    others |= {path.name for path in MODULES if re.search(r"sourceMappingURL|@license|\(c\) ", path.read_text("utf-8"))}
+    assert others <= {one["name"] for one in listed}

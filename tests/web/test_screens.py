@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import dataclass
 
 import jsonpatch
 import pytest
@@ -90,8 +91,39 @@ def looper(task: Task) -> int | None:
     return task.turn if task.turn == 20 else None
 
 
+@dataclass
+class Guest:
+    name: str = ""
+    seen: int = 0
+
+
+@dataclass
+class Visitor:
+    first: str = ""
+    seen: int = 0
+
+
+@agent(name="stay", state=Guest)
+def stay(task: Task) -> None:
+    task.state.name = "Ana Lee"
+    for number in range(6):
+        task.state.seen = number
+        task.fact(f"night-{number}", {"at": number}, source="the desk")
+    task.wait("leave")
+
+
+@agent(name="stay", state=Visitor, state_version=2)
+def stay_longer(task: Task) -> None:
+    task.wait("leave")
+
+
+@stay_longer.upcast(1, 2)
+def first_name(state: dict) -> dict:
+    return {"first": state["name"].split()[0], "seen": state["seen"]}
+
+
 def five_tasks(app):
-    """Tasks whose pasts were patched, rolled back, forked, and one with many turns."""
+    """Tasks whose pasts were patched, rolled back, forked and migrated, and one with many turns."""
     fill(app)
     app.run(looper, id="loops")
     app.run(recap, {"n": 30}, id="long")
@@ -100,7 +132,12 @@ def five_tasks(app):
     app.rollback("trip-rome-02", to=4, by="ben")
     app.patch("trip-rome-02", StatePatch(set={"after": [1, {"deep": None}]}), by="ben")
     app.fork("long", at=40, id="long~2", patch=StatePatch(set={"count": 99}), by="ben")
-    return ["trip-rome-02", "loops", "long", "long~2", "refund-A1093"]
+    app.run(stay, id="guest")
+    assert app.migrate_states(stay_longer).migrated == ("guest",)
+    app.patch("guest", StatePatch(set={"seen": 7}), by="ben")
+    kinds = {one.kind for id in ("trip-rome-02", "long~2", "guest") for one in app.events(id)}
+    assert kinds >= {"rolled_back", "state_patched", "task_forked", "state_migrated"}
+    return ["trip-rome-02", "loops", "long", "long~2", "guest"]
 
 
 def test_the_slider_shows_what_the_task_knew_at_any_seq(tmp_path, browser):
@@ -215,7 +252,7 @@ def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser)
         card.get_by_label("Answer").fill("one stop is fine")
         card.get_by_role("button", name="Answer").click()
         card.locator(".outcome", has_text="Answered").wait_for()
-        card.get_by_text("no worker is alive").wait_for()
+        card.get_by_text("no worker is running").wait_for()
     assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
 
 

@@ -193,14 +193,14 @@ class Page:
 
 
 @contextlib.contextmanager
-def page_of(store, *options, env=None, login=True):
-    """`holdfast ui` over a store, on a free port; ended at the end."""
+def page_of(store, *options, env=None, login=True, file=None):
+    """`holdfast ui` over a store, on a free port; ended at the end. `file`: where it writes its address."""
     command = [sys.executable, "-m", "holdfast", "ui", "--store", str(store), "--no-open", "--by", "ana"]
     if "--port" not in options:
         command += ["--port", "0"]
     cache = tempfile.TemporaryDirectory()  # where a page over PostgreSQL writes its address
-    file = address_file(str(store), "")
-    file = file if path_of(str(store)) else Path(cache.name, "holdfast", file.name)
+    usual = address_file(str(store), "")
+    file = Path(file or (usual if path_of(str(store)) else Path(cache.name, "holdfast", usual.name)))
     given = {**os.environ, "XDG_CACHE_HOME": cache.name, **(env or {})}
     process = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=given

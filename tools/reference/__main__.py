@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.main import SECTIONS, cli
+from holdfast.cli.show.help_page import HelpContext
 from tools.reference.api import api_page
 from tools.reference.contents import write_contents
 from tools.reference.errors import errors_page, write_error_pages
@@ -16,8 +17,8 @@ from tools.reference.llms import llms_page
 
 _INTRO = """# The command line
 
-`holdfast` works on one store: `--store URL`, else `HOLDFAST_URL`, else `holdfast.db` here. A command that only looks
-makes no store. A task is named by its id, or `@last` for the newest one that is nobody's child.
+`holdfast` works on one store: `--store URL`, or `HOLDFAST_URL`, or `holdfast.db` in this folder. A command that only
+reads creates no store. A task is named by its id, or `@last` for the newest one without a parent.
 
 Agents come from the file you name, `agents.py` or `agents.py:travel`, or from pyproject.toml; never from a name found
 in a store:
@@ -31,25 +32,32 @@ agents = ["agents.py"]
 tables that fit it; elsewhere plain lines that are never cut. `--json` gives the same facts as one document, `--jsonl`
 a line each; times are ISO 8601 in UTC. `NO_COLOR`, `FORCE_COLOR`, `TERM=dumb` and `COLUMNS` are honoured.
 
-**Exit codes.** 0 ok · 1 the work failed, or something was found · 2 the command was not understood · 3 not found · 4
-somebody else was first, or the task is past that · 5 the store · 6 the task waits · 130 Ctrl-C · 141 nobody reads
-what it prints any more. With `--json` an error is `{"error": {"code", "message", "hint", "details"}}` on stderr. Every
-code is explained in [errors.md](errors.md) and by `holdfast explain CODE`.
+**Errors** have three lines: what failed, why and what was written, and one next command. With `--json` an error is
+`{"error": {"code", "message", "hint", "details"}}` on stderr. Every code is explained in [errors.md](errors.md) and by
+`holdfast explain CODE`. A word in capitals in a hint, such as `FILE`, stands for your own value; typed as it is, it is
+refused.
+
+**Exit codes.** 0 ok · 1 the work failed, or a check found something · 2 the command was not understood · 3 not found ·
+4 another writer was first, or the task does not allow it · 5 the store · 6 the task waits · 130 Ctrl-C · 141 the reader
+of the output has gone.
 
 **Completion.** `eval "$(holdfast completion bash)"` in ~/.bashrc lets the shell complete commands, options, files, ids
 and what a task waits for; zsh and fish likewise.
 
-**Values.** `-p name=text` and `-p name:=JSON` give an agent its input. Where one value stands alone, `:=` before it
-makes it JSON and `-` reads stdin.
+**Values** follow one rule in every command (`run -p`, `answer`, `signal`, `settle --result`, `fork --set`): a value is
+JSON if it is JSON, else text. So `days=3` is a number and `city=oslo` is text. Text that looks like JSON is quoted,
+`code='"007"'`; a parameter that the agent declares as `str` needs no quotes. `name:=value` insists on JSON. Where one
+value stands alone, `-` reads it from stdin.
 
-**Ctrl-C** once stops a task after the step under way and says how to resume it; twice stops at once. Both can be
-resumed.
+**Ctrl-C** once stops a task after the current step and prints how to resume it; twice stops it at once. The task can be
+resumed after both.
 
-**Tenants.** `--namespace NAME`, else `HOLDFAST_NAMESPACE`: only that tenant's tasks are seen.
+**Tenants.** `--namespace NAME`, or `HOLDFAST_NAMESPACE`, limits a command to one tenant. `--store` and `--namespace`
+may also stand before the command: `holdfast --store holdfast.db list`.
 
-**People.** What somebody does is kept with a name: `--by`, else `HOLDFAST_BY`, else the login name.
+**People.** What you do is recorded with your name: `--by`, or `HOLDFAST_BY`, or your login name.
 
-This page is made of the code: `python -m tools.reference docs`.
+This page is made from the code: `python -m tools.reference docs`.
 """
 
 
@@ -68,7 +76,7 @@ def commands_page() -> str:
 
 def _of_command(name: str, found: click.Command, top: click.Context) -> Iterator[str]:
     yield f"### {name}\n"
-    ctx = click.Context(found, info_name=name, parent=top, max_content_width=100, terminal_width=100)
+    ctx = HelpContext(found, info_name=name, parent=top, max_content_width=100, terminal_width=100)
     yield f"```text\n{found.get_help(ctx)}\n```\n"
 
 

@@ -8,23 +8,23 @@ from pathlib import Path
 from holdfast.cli.failures.explanation import explained, known
 
 HOW = "## How it comes about\n"
-"""What stands from here on in the page of a code is somebody's own; the tests execute it."""
+"""What stands from here on in the page of a code is written by hand; the tests execute it."""
 
 _INTRO = """# Errors
 
 Every error of Holdfast stands in one tree under `holdfast.HoldfastError`. Each has a stable `code`, a `message` with
-the values concerned, a `hint` and `details`. On the command line it is told like this, without a traceback of ours
-(`--debug` shows it):
+the values concerned, a `hint` and `details`. The command line prints three lines: what failed, why and what was
+written, and one next command (`--debug` adds the traceback):
 
 ```text
 error[step-changed]: step 'draft#1' was recorded with … and is now called with …
-  Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.
-help: …
+  Nothing was run, and the recorded step is kept. If the agent does not catch this, the task fails.
+help: keep the recorded result with @agent(on_change='keep'), or run it again with on_change='rerun'
 ```
 
-The page of each code has an example that raises it, executed by the tests, and what is told of it. An error inside an
-agent fails its task: `app.run` raises nothing then, and `done.failure` tells it. `holdfast explain CODE` explains a
-code at a terminal. These pages are made of the code: `python -m tools.reference docs`.
+The page of each code has an example that raises it, and what the command line prints; tests execute both. An error
+inside an agent fails its task: `app.run` does not raise then, and `done.failure` has the error. `holdfast explain CODE`
+explains a code at a terminal. These pages are made from the code: `python -m tools.reference docs`.
 
 | code | when | exit code |
 |---|---|---|
@@ -51,7 +51,8 @@ def _about(code: str) -> Iterator[str]:
     name = f"`holdfast.{one.name}` · " if one.name else ""
     yield f"# {code}\n"
     yield f"{name}exit code {one.exit} · [all errors](../errors.md)\n"
-    yield f"{one.when}\n" if one.written.lower()[:-1] in one.when else f"{one.when} {one.written}\n"
+    on_record = "" if one.written.lower()[:-1] in one.when else f" {one.written}"
+    yield f"{one.when} {one.why}{on_record}\n"
     if one.do:
         yield "\n".join(f"- {_as_text(line)}" for line in one.do) + "\n"
     yield ""

@@ -23,14 +23,12 @@ verbs is executed again on replay: no clock, no randomness, nothing slow there. 
 def llms_page(folder: Path) -> str:
     """docs/llms.txt, of the pages in a folder and the navigation beside it."""
     parts = [_INTRO]
-    alone: list[str] = []
     for title, what in _entries(tomllib.loads((folder.parent / "zensical.toml").read_text("utf-8"))["project"]["nav"]):
         if isinstance(what, str):
-            alone.append(_line(folder, title, what))
+            parts.append(_line(folder, title, what) + "\n")
         else:
             parts.append(f"## {title}\n")
             parts.append("\n".join(_line(folder, name, page) for name, page in _entries(what)) + "\n")
-    parts.insert(1, "## Start\n\n" + "\n".join(alone) + "\n")
     return "\n".join(parts)
 
 

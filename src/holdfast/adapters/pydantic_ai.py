@@ -6,6 +6,7 @@ done = HoldfastAgent(agent, app).run_sync("One book, please.", id="order-7")
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ if refusal := unsupported("pydantic-ai", "pydantic-ai-slim", at_least="2.62", be
     raise refusal
 
 from pydantic_ai import Agent as PydanticAgent, RunContext
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -28,7 +30,7 @@ from pydantic_ai.durable_exec import (
     ToolsetCallToolId,
     ToolsetValidateToolArgumentsId,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_core import to_jsonable_python
 
@@ -44,6 +46,7 @@ from holdfast import (
     current_call,
     report_usage,
 )
+from holdfast.adapters.checks import refuse_unless_mapping
 from holdfast.adapters.names import step_key
 from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
@@ -112,6 +115,7 @@ class HoldfastDurability(BaseDurabilityCapability[DepsT], Generic[DepsT]):
 
     def __init__(self, *, effects: Mapping[str, Effect] | None = None, name: str | None = None, **options: Any) -> None:
         super().__init__(name=name, **options)
+        refuse_unless_mapping(effects, "effects", '{"charge": "once"}')
         self._effects: Mapping[str, Effect] = effects or {}
         for tool, effect in self._effects.items():
             _declared(
@@ -138,15 +142,15 @@ class HoldfastDurability(BaseDurabilityCapability[DepsT], Generic[DepsT]):
 
     def _resolve_tool(self, operation: DurableOperationId, tool: object | None, name: str) -> Declared | Literal[False]:
         metadata: Mapping[str, Any] = getattr(getattr(tool, "tool_def", None), "metadata", None) or {}
-        said: Any = metadata.get("holdfast", {})
-        if said is False:
+        given: Any = metadata.get("holdfast", {})
+        if given is False:
             return False
-        if not isinstance(said, Mapping):
+        if not isinstance(given, Mapping):
             raise InvalidValue(
-                f"the metadata of tool {name!r} has holdfast={said!r}", hint='give {"effect": "once"}, or False'
+                f"the metadata of tool {name!r} has holdfast={given!r}", hint='give {"effect": "once"}, or False'
             )
         effect = self._effects.get(name)
-        return {**({} if effect is None else {"effect": effect}), **cast("Declared", said)}
+        return {**({} if effect is None else {"effect": effect}), **cast("Declared", given)}
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[DepsT], *, requests: DeferredToolRequests
@@ -212,22 +216,38 @@ async def _called(
 ) -> object:
     """Make a tool call. Its key is the model's call id, which is in the recorded reply."""
     name, arguments = cast("str", cache_key[0]), cast("dict[str, Any]", cache_key[1])
+    limit = _time_limit(cache_key[3])
 
     async def call(**given: Any) -> object:
-        return await body()  # with the arguments as the toolset has validated them, and not as they are recorded
+        began = time.monotonic()
+        result = await body()  # with the arguments as the toolset has validated them, and not as they are recorded
+        if limit is not None and time.monotonic() - began >= limit and _kind(result) == "model_retry":
+            # Pydantic AI would ask the model to try again. But the tool may have had its effect.
+            raise TimeoutError(f"{name} took longer than {limit} s")
+        return result
 
     tool = _declared(name, declared, call)
     try:
         result: Any = await task.call(tool, to_jsonable_python(arguments), key=step_key("call", _call_id(cache_key)))
     except ApprovalDenied as denied:
         return {"kind": "tool_return", "result": f"The call was refused: {denied.message}"}
-    found: Mapping[str, Any] = cast("Any", result) if isinstance(result, Mapping) else {}
-    if found.get("kind") in RESULTS:
-        return found
-    return {
-        "kind": "tool_return",
-        "result": cast("object", result),
-    }  # settled by a person
+    if _kind(result) in RESULTS:
+        return result
+    return {"kind": "tool_return", "result": result}  # settled by a person
+
+
+def _kind(result: object) -> str:
+    """What Pydantic AI calls an outcome; empty for a result that a person has settled."""
+    return str(cast("Mapping[str, Any]", result).get("kind", "")) if isinstance(result, Mapping) else ""
+
+
+def _time_limit(tool: object) -> float | None:
+    """The seconds that a tool may take: its own limit, or that of its toolset."""
+    limit = getattr(getattr(tool, "tool_def", None), "timeout", None)
+    toolset = getattr(tool, "toolset", None)
+    while limit is None and toolset is not None:
+        limit, toolset = getattr(toolset, "timeout", None), getattr(toolset, "wrapped", None)
+    return limit
 
 
 def _declared(name: str, declared: Declared, fn: Callable[..., Any]) -> Tool[..., Any]:
@@ -253,7 +273,7 @@ def _call_id(cache_key: tuple[object, ...]) -> str:
 
 
 class HoldfastAgent(Generic[DepsT, OutputT]):
-    """A Pydantic AI agent whose runs are tasks: kill the process, run it again with the same id, and it goes on.
+    """A Pydantic AI agent whose runs are tasks: run it again with the same id after a crash, and it resumes.
 
     `effects` as for HoldfastDurability, which is added to runs if the agent does not have it. `deps` is what runs get
     that are given none, such as those that a worker resumes; deps are never recorded. Calls of tools whose risk is in
@@ -271,6 +291,8 @@ class HoldfastAgent(Generic[DepsT, OutputT]):
     ) -> None:
         if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{app!r} is not an app", hint="give HoldfastAgent(agent, holdfast.open(…))")
+        if not isinstance(agent, AbstractAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"{agent!r} is not an agent of Pydantic AI", hint='give Agent(…, name="shop")')
         if not agent.name:
             raise InvalidValue("the agent has no name, and its tasks need one", hint='give Agent(…, name="shop")')
         self._app = app
@@ -330,4 +352,9 @@ def _input(prompt: str | Sequence[str], history: Sequence[ModelMessage] | None) 
     given: dict[str, Any] = {"prompt": prompt}
     if history is None:
         return given
-    return {**given, "history": ModelMessagesTypeAdapter.dump_python(list(history), mode="json")}
+    messages = list(history)
+    if not all(isinstance(one, ModelRequest | ModelResponse) for one in cast("list[Any]", messages)):
+        raise InvalidValue(
+            "message_history= has something in it that is not a message", hint="give result.all_messages()"
+        )
+    return {**given, "history": ModelMessagesTypeAdapter.dump_python(messages, mode="json")}

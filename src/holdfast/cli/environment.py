@@ -1,4 +1,4 @@
-"""What a command works with: the store it was given and where that came from, its agents, its ways of saying things."""
+"""What a command works with: the store it was given and where that came from, its agents, its ways of printing."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class Environment:
         self.out: Any = None  # stdout as it is, or what was set apart for data
         self._open, self._streams = ExitStack(), ExitStack()
         self._app: App | None = None
+        self.agents: tuple[Agent, ...] = ()
 
     @property
     def where(self) -> str:
@@ -74,6 +75,7 @@ class Environment:
         queues: Iterable[Queue] = (),
         webhook: Webhook | None = None,
         url: str | None = None,
+        telemetry: Mapping[str, Any] | None = None,
     ) -> App:
         """The store, opened once. One that is not there is made only by a command that is to `make` it.
 
@@ -82,15 +84,17 @@ class Environment:
         if self._app is None:
             import holdfast
 
+            self.agents = tuple(agents)
             if not make:
                 self.refuse_missing()
             try:
                 app = holdfast.open(
                     url or self.url,
-                    agents=tuple(agents),
+                    agents=self.agents,
                     queues=tuple(queues),
                     namespace=self.namespace,
                     webhook=webhook,
+                    **(telemetry or {}),
                 )
             except StoreReadOnly:
                 if not self.looks or self.path is None:
@@ -106,8 +110,11 @@ class Environment:
 
         return path_of(self.url)
 
-    def page_link(self, id: str) -> str | None:
-        """The task's address on the page of this store, if one is up. Its code is loaded only if one seems to be."""
+    def page_link(self, id: str = "") -> str | None:
+        """The address of a task, or of the workers, on the page of this store, if one is up; else None.
+
+        The page's code is loaded only if one seems to be up.
+        """
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if not os.path.exists(f"{cache}/holdfast" if self.path is None else self.path):
             return None
@@ -125,14 +132,14 @@ class Environment:
         if not missing:
             return
         beside = [] if self.path is None else stores_beside(self.path)
-        hint = "holdfast run FILE makes one; use another one with --store or HOLDFAST_URL"
+        hint = "`holdfast run` creates one; --store or HOLDFAST_URL names another one"
         if beside:
             from holdfast.cli.show.formatting import quoted
 
-            told = ", ".join(f"--store {quoted(one)}" for one in beside[:MOST_BESIDE])
+            named = ", ".join(beside[:MOST_BESIDE])
             more = f" and {len(beside) - MOST_BESIDE} more" if len(beside) > MOST_BESIDE else ""
-            hint = f"stores beside it: {told}{more}"
-        raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was made", hint=hint)
+            hint = f"stores in that folder: {named}{more}; to look into one: holdfast list --store {quoted(beside[0])}"
+        raise NotAStore(f"there is no store at {redacted(self.url)!r}; nothing was written", hint=hint)
 
     def _is_empty_server(self) -> bool:
         """Return whether it is a database without our schema: a command that only reads must not add one."""
@@ -145,11 +152,11 @@ class Environment:
         return schema_of(self.url, None).found == 0
 
     def close_store(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._open.close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the store and the streams."""
         self.close_store()
         self._streams.close()
 
@@ -170,7 +177,7 @@ class Environment:
 
         return error if self._app is None else suggesting(error, self._app)
 
-    # Saying things
+    # Printing
 
     def runs_agents(self) -> None:
         """From now on the user's code is executed, which may print: stdout is set apart for data."""
@@ -210,7 +217,7 @@ class Environment:
             self.data(list(found))
 
     def say(self, text: str, tone: str = "plain") -> None:
-        """Something beside the data, on stderr, if anybody reads it."""
+        """Something beside the data, on stderr, if it can be written."""
         style = err_look()
         with suppress(OSError):  # a full disk too
             for line in tame(text).split("\n"):
@@ -318,14 +325,14 @@ LOOKED_AT = 1000
 
 
 def suggesting(error: TaskNotFound, app: App) -> TaskNotFound:
-    """The same error; its remedy begins with the id that is most like the one that was not found."""
+    """The same error; its remedy names the id that is most like the one that was not found."""
     import difflib
 
     wanted = str(error.details.get("id", ""))
     try:
         close = difflib.get_close_matches(wanted, [row.id for row in app.list(limit=LOOKED_AT)], 1)
-    except HoldfastError:  # the store has just gone: what is known is said
+    except HoldfastError:  # the store has just gone: nothing can be added
         return error
     if close:
-        error.hint = f"did you mean {close[0]}? {error.hint}"
+        error.hint = f"did you mean {close[0]}?"
     return error

@@ -12,62 +12,8 @@ import click
 from holdfast import __version__
 from holdfast.cli import streams
 from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, UNREAD, Refused, misused, show
-
-SECTIONS: dict[str, dict[str, str]] = {
-    "Work": {
-        "demo": "Kill an agent with SIGKILL after it charged a card, and see that it is charged once.",
-        "worker": "Take tasks from queues and work on many at a time, until told to stop.",
-        "run": "Start a task, or go on with it, until it ends or waits.",
-        "test": "Try an agent in a throw-away store: with mocks, or crashed everywhere.",
-        "resume": "Go on with a task that was interrupted, waits or has failed.",
-        "cancel": "Ask a task to stop, and its children.",
-        "reopen": "Make a failed or quarantined task pending for workers.",
-        "ui": "See and steer tasks in a browser, on this machine.",
-        "mcp": "Serve tasks to MCP clients: coding agents, desktop apps, other agents.",
-    },
-    "Look": {
-        "list": "List tasks, newest first.",
-        "show": "Show a task as it is now, or as it was just after an event.",
-        "log": "Show the timeline of a task: steps, attempts, waits, decisions, cost.",
-        "diff": "Show what differs between two moments of a task, or between two tasks.",
-        "audit": "Show who did what: by tool, person, decision, time.",
-        "workers": "List workers that are alive, and what they serve.",
-        "stats": "Count tasks, events, bytes, and what waits in queues.",
-    },
-    "People": {
-        "inbox": "List tasks waiting for a person, each with its reason and the command that helps.",
-        "answer": "Answer what a task asked.",
-        "approve": "Approve a pending call, once, for exactly these arguments.",
-        "reject": "Reject a call that waits for approval, for good.",
-        "settle": "Say whether a call in doubt happened.",
-        "signal": "Tell a task that something happened.",
-        "budget": "Show what a task may use up, or allow it more.",
-    },
-    "Time": {
-        "fork": "Begin a new task whose past is another's, up to an event.",
-        "rollback": "Take a task back by steps, by changes of its state, to an event or to a checkpoint.",
-    },
-    "Store": {
-        "verify": "Walk the chains of digests and name what is not as it was written.",
-        "export": "Write a task to a file as JSON Lines, lossless.",
-        "import": "Bring in what export wrote.",
-        "gc": "Remove ended tasks that are old; their ids never act again.",
-        "migrate": "Bring a store's schema up to date, or show what that would do.",
-        "migrate-states": "Write the typed state of open tasks under the present version of their agents.",
-        "backup": "Write a consistent copy of the store while others go on.",
-        "copy": "Copy everything into another store and verify it there.",
-        "doctor": "Check the store and its place, and say what to fix.",
-    },
-    "Help": {
-        "explain": "Explain the code of an error.",
-        "config": "Show each setting and where it comes from.",
-        "completion": "Print what lets your shell complete commands and ids.",
-    },
-}
-"""Every command and its one line. A closed list: nothing is imported by a name found in data."""
-
-COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
-
+from holdfast.cli.show.catalog import COMMANDS as COMMANDS, SECTIONS as SECTIONS
+from holdfast.cli.show.help_page import HelpContext
 
 ALIASES = {"ls": "list"}
 """Short forms of commands."""
@@ -75,6 +21,8 @@ ALIASES = {"ls": "list"}
 
 class Lazy(click.Group):
     """A group that imports a command's module only when that command is wanted."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -90,6 +38,11 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
+        if args == ["--help"]:
+            click.echo(ctx.get_help())
+            ctx.exit()
         if args and not args[0].startswith("-") and args[0] not in (*COMMANDS, *ALIASES):
             import difflib
 
@@ -104,7 +57,7 @@ class Lazy(click.Group):
                 formatter.write_dl([(_with_aliases(name), line) for name, line in commands.items()])
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
-        """Run a command; what is not understood is told like every other error.
+        """Run a command; what is not understood is reported like every other error.
 
         Where the reader has left (`holdfast log ID | head`) it ends quietly, with what a shell says of such an end.
         """
@@ -129,12 +82,17 @@ def _with_aliases(name: str) -> str:
 
 
 @click.group("holdfast", cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--store", metavar="URL", help="The store, for any command. Default: HOLDFAST_URL, or holdfast.db.")
+@click.option("--namespace", metavar="NAME", help="The tenant, for any command. Default: HOLDFAST_NAMESPACE.")
 @click.version_option(__version__, message="holdfast %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context, store: str | None, namespace: str | None) -> None:
     """The durable state layer for AI agents.
 
-    A task is named by its id, or @last for the newest. Every command has --help with an example.
+    ID is a task's id, or @last for the newest task. `holdfast help COMMAND` shows a command's options and an example.
+    `holdfast explain CODE` explains an error.
     """
+    ctx.obj = {"store": store, "namespace": namespace}
 
 
 def main(arguments: list[str] | None = None) -> Any:

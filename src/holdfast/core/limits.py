@@ -359,3 +359,48 @@ WAL_BYTES = 4 * 1024 * 1024
 
 WAL_LONG_BYTES = 4 * WAL_BYTES
 """How long it may be before readers are asked to wait for that, for a moment."""
+
+OTLP_ENDPOINT = "http://localhost:4318"
+"""Where a collector is looked for, if neither the program nor the environment says."""
+
+OTLP_TIMEOUT_SECONDS = 10.0
+"""How long one request to a collector may take."""
+
+OTLP_BATCH = 512
+"""How many spans one request carries."""
+
+OTLP_KEPT = 10_000
+"""How many spans are kept for a collector that does not take them; older ones are dropped and counted."""
+
+OTLP_PAUSE_SECONDS = 30.0
+"""How long a collector that failed is left alone at the most."""
+
+OTLP_ANSWER_BYTES = 65_536
+"""How much of a collector's answer is read."""
+
+EVENT_LOGGER = "holdfast.events"
+"""The logger of `logging` that gets a line for each event, if an app is opened with `logs=True`."""
+
+TELEMETRY_SECONDS = 1.0
+"""How often what was written is made into spans, measures and log lines."""
+
+TELEMETRY_WAKE = 2_000
+"""How many writes are waited for at the most before that."""
+
+TELEMETRY_KEPT = 20_000
+"""How many writes are kept in memory for it; what comes beyond is read from the store again."""
+
+TELEMETRY_TASKS = 4_096
+"""How many tasks' folds are kept in memory; others are folded from their logs again."""
+
+TELEMETRY_CLOSE_SECONDS = 2.0
+"""How long closing an app waits for a collector."""
+
+METRICS_SECONDS = 60.0
+"""How often metrics are sent to a collector, unless OTEL_METRIC_EXPORT_INTERVAL says."""
+
+GAUGES_SECONDS = 1.0
+"""How long what the store counted is told again: frequent requests do not make it count often."""
+
+GAUGES_SHARE = 20.0
+"""How many times as long as counting took it is told again, if that is longer."""

@@ -244,6 +244,7 @@ class AsyncApp(_Awaited[App]):
     import_ = _awaited(App.import_)
     stats = _awaited(App.stats)
     depths = _awaited(App.depths)
+    metrics = _awaited(App.metrics)
     gc = _awaited(App.gc)
     collectable = _awaited(App.collectable)
     expired = _awaited(App.expired)
@@ -292,6 +293,11 @@ class AsyncApp(_Awaited[App]):
     def thread(self, id: str | None = None) -> AsyncThread:
         """A conversation that spans tasks, to be awaited: `await app.aio.thread(id).messages()`."""
         return AsyncThread(self.of.thread(id))
+
+    async def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncUser]:
+        """Return the users there are, in the order of their ids, to be awaited."""
+        found = await asyncio.to_thread(self.of.users, after=after, limit=limit)
+        return [AsyncUser(one) for one in found]
 
     async def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[AsyncThread]:
         """Return the threads there are, in the order of their ids, to be awaited."""

@@ -86,6 +86,8 @@ if TYPE_CHECKING:
     from holdfast.engine.people.user import User
     from holdfast.engine.people.user_model import UserModel
     from holdfast.engine.records.records import Records
+    from holdfast.engine.telemetry.collector import Otlp
+    from holdfast.engine.telemetry.telemetry import Telemetry
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
@@ -109,6 +111,9 @@ def open(
     read_only: bool = False,
     key_space: str | None = None,
     users: type | UserModel | None = None,
+    traces: bool | Otlp = False,
+    metrics: bool | Otlp = False,
+    logs: bool = False,
 ) -> App:
     """Open a store: a path or sqlite:///…, postgresql://… or memory:. Without a url, $HOLDFAST_URL, else holdfast.db.
 
@@ -120,8 +125,11 @@ def open(
     (redis://…, or $HOLDFAST_CACHE) through which servers share states and wake-ups, `cache_bytes` memory for cached
     states; both are optional and never authoritative. `read_only` opens a SQLite file only to look. `key_space` is what
     idempotency keys of new tasks cover. Default: a random id. `users`: the model of users' state.
+    `traces=True` sends spans of what this process does to an OTLP collector, `metrics=True` measures it for
+    `app.metrics()`, `logs=True` logs a line for each event to `holdfast.events`. `holdfast.tracing.Otlp` has options.
     """
     declared = _checked(on_wait, on_failure, webhook, users)
+    telemetry = _telemetry(traces, metrics, logs)
     costs, where, ticking = Prices(prices), addresses.cache_address(cache, cache_bytes), clock or SystemClock()
     given: dict[str, Any] = {"durability": durability, "snapshots_kept": snapshots_kept, "read_only": read_only}
     store = _tenant(addresses.open_store(url, at_us=ticking.now_us(), **given), namespace)
@@ -140,6 +148,7 @@ def open(
         address=addresses.given(url),
         users=declared,
     )
+    app.telemetry = None if telemetry is None else telemetry(app.logs)
     if not read_only:
         _ = app.logs.identity  # read here, where waiting for the store is allowed; an event loop may need it later
     return app
@@ -147,6 +156,15 @@ def open(
 
 def _tenant(store: Store, namespace: str) -> Store:
     return Tenant(store, namespace) if namespace else store
+
+
+def _telemetry(traces: bool | Otlp, metrics: bool | Otlp, logs: bool) -> Callable[[Logs], Telemetry] | None:
+    """Read what is to be told of the work. Without any, nothing of it is imported."""
+    if traces is False and metrics is False and logs is False:
+        return None
+    from holdfast.engine.telemetry.telemetry import planned
+
+    return planned(traces, metrics, logs)
 
 
 def _checked(on_wait: object, on_failure: object, webhook: object, users: Any) -> UserModel | None:
@@ -220,6 +238,7 @@ class App:
         self.logs.users = users
         self._dispatcher = Dispatcher(self.logs, prices)
         self.feed = Feed(self.store)
+        self.telemetry: Telemetry | None = None
         if on_wait is not None or webhook is not None:
             from holdfast.engine.notices.notices import Notices
 
@@ -1127,6 +1146,12 @@ class App:
 
         return Thread(self.logs, self.new_id() if id is None else id)
 
+    def users(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[User]:
+        """Return the users there are, in the order of their ids. `after` is the id of the last one seen."""
+        from holdfast.engine.people.user import users
+
+        return users(self.logs, after=after, limit=limit)
+
     def threads(self, *, after: str | None = None, limit: int = limits.PAGE_SIZE) -> builtins.list[Thread]:
         """Return the threads there are, in the order of their ids. `after` is the id of the last one seen."""
         from holdfast.engine.people.thread import threads
@@ -1179,6 +1204,15 @@ class App:
     def depths(self, namespace: str | None = None) -> builtins.list[QueueDepth]:
         """Count the tasks of each queue that are ready, running or waiting for a time: of one tenant, or of all."""
         return self.store.queues.depths(namespace or self.namespace or None)
+
+    def metrics(self, *, openmetrics: bool = False) -> str:
+        """Metrics as Prometheus reads them: what the store counts, and what was measured if `open` got `metrics=True`.
+
+        `openmetrics`: whether the text is OpenMetrics, whose exemplars lead to traces. Default False.
+        """
+        from holdfast.engine.telemetry.telemetry import metrics_text
+
+        return metrics_text(self.logs, self.telemetry, openmetrics=openmetrics)
 
     def gc(
         self,
@@ -1249,6 +1283,8 @@ class App:
         is_idle = self._dispatcher.stop(seconds(grace, "grace"), self.store.depart)
         self._dispatcher.services.watch.close()
         self._dispatcher.stop_publishing()
+        if self.telemetry is not None:
+            self.telemetry.close()
         self.feed.close()
         self.logs.committer.close()
         self.logs.cache.close()

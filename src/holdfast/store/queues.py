@@ -94,6 +94,19 @@ class QueueDepth(Struct, frozen=True, gc=False):
         return codec.dump(self).decode()
 
 
+class WaitDepth(Struct, frozen=True, gc=False):
+    """How many tasks of a queue wait for one kind of thing, and since when the oldest of them does.
+
+    `kind` is `ready` for those that wait for a worker, else what TaskState says: `person`, `signal`, `doubt` …
+    """
+
+    namespace: str
+    queue: str
+    kind: str
+    tasks: int
+    oldest_us: int
+
+
 class ServedRow(Struct, frozen=True, gc=False):
     """What a worker serves, and when it was last heard of."""
 
@@ -144,6 +157,10 @@ class Queues(Protocol):
 
     def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         """Return the depth of each queue that has tasks."""
+        ...
+
+    def waits(self, namespace: str | None = None) -> list[WaitDepth]:
+        """Return how many tasks of each queue wait for what, and how long; those that wait for a worker too."""
         ...
 
     def ready(self, namespace: str, queue: str, most: int) -> int:

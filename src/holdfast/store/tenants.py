@@ -45,6 +45,7 @@ from holdfast.store.queues import (
     ServedRow,
     Slot,
     Taken,
+    WaitDepth,
     WakeListener,
 )
 
@@ -79,6 +80,9 @@ class TenantQueues:
 
     def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         return self._queues.depths(self._tenant.namespace)
+
+    def waits(self, namespace: str | None = None) -> list[WaitDepth]:
+        return self._queues.waits(self._tenant.namespace)
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         return self._queues.ready(self._tenant.namespace, queue, most)

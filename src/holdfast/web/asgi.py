@@ -18,13 +18,14 @@ from holdfast import App, __version__
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError, WebOpen
 from holdfast.engine.reading import values
-from holdfast.web import acting, contents, page, reading
+from holdfast.web import acting, bulk, contents, page, places, reading
 from holdfast.web.feed import Feeds
 from holdfast.web.gate import Authorize, Denied, Gate, Person, Right, Scope
 from holdfast.web.shapes import (
     AnswerAct,
     ApprovalAct,
     BudgetAct,
+    BulkAct,
     CodeBody,
     Described,
     Download,
@@ -82,8 +83,7 @@ ROUTES = (
         for path in ("/", "/tasks/{id}", "/compare/{a}/{b}", "/inbox", "/workers", "/audit")
     ),
     PageRoute("GET", "/inbox/{task}/{kind}/{key}", "public"),
-    PageRoute("GET", "/users/{id}", "public"),
-    PageRoute("GET", "/threads/{id}", "public"),
+    *(PageRoute("GET", path, "public") for path in ("/users", "/users/{id}", "/threads", "/threads/{id}")),
     PageRoute("GET", "/static/{version}/{name}", "public"),
     PageRoute("GET", "/healthz", "public", _health),
     PageRoute("POST", f"{API}/session", "public", acting.session, CodeBody),
@@ -93,9 +93,15 @@ ROUTES = (
     PageRoute("GET", f"{API}/agents", "look", reading.agents),
     PageRoute("GET", f"{API}/tasks", "look", reading.tasks),
     PageRoute("GET", f"{API}/tasks/counts", "look", reading.counts),
-    PageRoute("GET", f"{API}/rates", "look", reading.rates),
+    PageRoute("GET", f"{API}/rates", "look", places.rates),
     PageRoute("GET", f"{API}/strips", "look", reading.strips),
-    PageRoute("GET", f"{API}/search", "look", reading.search),
+    PageRoute("GET", f"{API}/search", "look", places.search),
+    PageRoute("GET", f"{API}/words", "look", places.words),
+    PageRoute("GET", f"{API}/money", "look", places.money),
+    PageRoute("GET", f"{API}/users", "look", places.users),
+    PageRoute("GET", f"{API}/users/{{id}}", "look", places.user),
+    PageRoute("GET", f"{API}/threads", "look", places.threads),
+    PageRoute("GET", f"{API}/threads/{{id}}", "look", places.thread),
     PageRoute("GET", f"{API}/stream", "look"),
     PageRoute("GET", f"{API}/tasks/{{id}}", "look", reading.task),
     PageRoute("GET", f"{API}/tasks/{{id}}/rows", "look", reading.rows),
@@ -115,8 +121,12 @@ ROUTES = (
     PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
     PageRoute("GET", f"{API}/compare", "look", reading.compare),
     PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
-    PageRoute("GET", f"{API}/workers", "look", reading.workers),
-    PageRoute("GET", f"{API}/audit", "look", reading.audit),
+    PageRoute("GET", f"{API}/workers", "look", places.workers),
+    PageRoute("GET", f"{API}/audit", "look", places.audit),
+    PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
+    PageRoute("POST", f"{API}/bulk", "admin", bulk.begin, BulkAct),
+    PageRoute("GET", f"{API}/bulk", "admin", bulk.count),
+    PageRoute("GET", f"{API}/bulk/{{job}}", "admin", bulk.progress),
     PageRoute("POST", f"{API}/tasks", "steer", acting.start, StartAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acting.reconcile, ReconcileAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acting.answer, AnswerAct),

@@ -12,11 +12,11 @@ from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
-from holdfast.engine.reading.describe import describe
+from holdfast.engine.reading.describe import describe, process_name
 from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
-from holdfast.engine.reading.values import LoggedEvent, Summary
+from holdfast.engine.reading.values import LoggedEvent
 from holdfast.web.contents import value_of
 from holdfast.web.filters import FIELDS, filters_of
 from holdfast.web.gate import RIGHTS
@@ -45,7 +45,6 @@ HEADER = (
 )
 
 COUNTS_SECONDS = 1.0
-RATES_SECONDS = 5.0
 MOST_INTERRUPTED = 500
 MOST_INBOX = 200
 MOST_STRIPS = 50
@@ -97,23 +96,6 @@ def counted(app: App) -> dict[str, Any]:
     return {**told, "dead": dead, "tasks": known.tasks, "as_of": iso(app.clock.now_us())}
 
 
-def rates(call: PageCall) -> PageAnswer:
-    """How many tasks completed and failed in each of the last 60 minutes; kept for five seconds."""
-    return PageAnswer(call.site.kept("rates", RATES_SECONDS, lambda: _rates(call.app)))
-
-
-def _rates(app: App) -> dict[str, Any]:
-    now_us, minutes = app.clock.now_us(), 60
-    found: dict[str, list[int]] = {}
-    for status in ("completed", "failed"):
-        found[status] = [0] * minutes
-        for row in app.list(status=status, changed_since="60m", order="changed", limit=values.MAX_PAGE_SIZE):
-            back = (now_us - row.changed_us) // 60_000_000
-            if 0 <= back < minutes:
-                found[status][minutes - 1 - back] += 1
-    return {**found, "as_of": iso(now_us)}
-
-
 def strips(call: PageCall) -> PageAnswer:
     """How up to 50 tasks went, in a line each: `?id=` for each of them."""
     found = {id: _strip(call, id) for id in call.query.get("id", [])[:MOST_STRIPS]}
@@ -132,34 +114,34 @@ def _strip_of(app: App, task: TaskState, went: Waterfall) -> dict[str, Any]:
     share = max((used[name] / most for name, most in limits.items() if most), default=None)
     took_ms = (went.at_us - went.start_us) // 1000
     told = {"pieces": strip(went, app.clock.now_us()), "stages": list(went.stages), "came": _came(task, went)}
-    return {**told, "took_ms": took_ms, "cost": _money(used.get("cost") or None), "share": share, "seq": went.seq}
+    return {**told, "took_ms": took_ms, "cost": money(used.get("cost") or None), "share": share, "seq": went.seq}
 
 
 def _came(task: TaskState, went: Waterfall) -> str:
     """What a list says beside a task: why it waits, what it does, or what came of it."""
     if task.status == "completed":
-        return _short(task.stored_result)
+        return short(task.stored_result)
     if task.failure is not None and task.status == "failed":
-        return _short(f"{task.failure.type}: {task.failure.message}")
+        return short(f"{task.failure.type}: {task.failure.message}")
     waiting = task.waiting
     if waiting is not None:
         asked = next((one for one in waiting.on if one["kind"] in ("person", "approval", "doubt")), None)
         told = {} if asked is None else asked
         match told.get("kind"):
             case "approval":
-                return _short(f"approval requested: {told['tool'] or told['name']}{_called(told['arguments'])}")
+                return short(f"approval requested: {told['tool'] or told['name']}{_called(told['arguments'])}")
             case "doubt":
-                return _short(f"{told['key']} is in doubt")
+                return short(f"{told['key']} is in doubt")
             case "person":
-                return _short(f"asks: {told['prompt'] or told['name']}")
+                return short(f"asks: {told['prompt'] or told['name']}")
             case _:
-                return _short(f"waits for {waiting.kind.replace('_', ' ')}{': ' + waiting.why if waiting.why else ''}")
+                return short(f"waits for {waiting.kind.replace('_', ' ')}{': ' + waiting.why if waiting.why else ''}")
     row = next(reversed(went.rows.values()), None)
-    return "" if row is None or task.status != "running" else _short(f"{row.name}, attempt {row.attempts}")
+    return "" if row is None or task.status != "running" else short(f"{row.name}, attempt {row.attempts}")
 
 
 def _called(arguments: dict[str, Any]) -> str:
-    return f"({', '.join(f'{name}={_short(value)}' for name, value in arguments.items())})"
+    return f"({', '.join(f'{name}={short(value)}' for name, value in arguments.items())})"
 
 
 # One task
@@ -202,7 +184,7 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
 
 def holder_json(holder: str | None) -> dict[str, Any] | None:
     """A worker's process as people know it."""
-    return None if holder is None else {"name": holder, "pid": holder.partition("-")[0]}
+    return None if holder is None else {"name": holder, "pid": process_name(holder)}
 
 
 def rows(call: PageCall) -> PageAnswer:
@@ -217,8 +199,8 @@ def rows(call: PageCall) -> PageAnswer:
 def row_of(app: App, record: LoggedEvent) -> list[Any]:
     """An event as a short array: seq, ms, kind, verb, about, value, tone, took, attempt, tokens, cost, by, dull."""
     line = describe(record, app.fetch)
-    head = [record.seq, record.at_us // 1000, record.kind, line.verb, line.about, _short(line.value), line.tone]
-    return [*head, line.took_us // 1000, line.attempt, line.tokens, _money(line.cost), line.by, line.dull]
+    head = [record.seq, record.at_us // 1000, record.kind, line.verb, line.about, short(line.value), line.tone]
+    return [*head, line.took_us // 1000, line.attempt, line.tokens, money(line.cost), line.by, line.dull]
 
 
 def steps(call: PageCall) -> PageAnswer:
@@ -262,7 +244,7 @@ _ROW = (
 def step_row(row: StepRow) -> dict[str, Any]:
     """A row of the waterfall, as JSON."""
     bars = [[bar.kind, bar.start_us // 1000, None if bar.end_us is None else bar.end_us // 1000] for bar in row.bars]
-    return {**{name: getattr(row, name) for name in _ROW}, "cost": _money(row.cost), "bars": bars}
+    return {**{name: getattr(row, name) for name in _ROW}, "cost": money(row.cost), "bars": bars}
 
 
 def state(call: PageCall) -> PageAnswer:
@@ -295,6 +277,8 @@ def verify(call: PageCall) -> PageAnswer:
 
 def export(call: PageCall) -> Download:
     """A task's log as JSON Lines, lossless, to be saved."""
+    if not call.app.head(call.at["id"]):
+        call.app.get(call.at["id"])  # which says why it is not there, before an answer has begun
     lines = (line.rstrip(b"\n") + b"\n" for line in call.app.export_lines(call.at["id"]))
     return Download(lines, "task.jsonl", "application/octet-stream")
 
@@ -327,7 +311,7 @@ def _compared(call: PageCall, id: str) -> dict[str, Any]:
     }
 
 
-# People, workers, acts
+# People
 
 
 def inbox(call: PageCall) -> PageAnswer:
@@ -356,7 +340,7 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "ahead",
         "answer",
     )
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("YOU")))) for one in remedies(item)]
+    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **{name: getattr(item, name) for name in same},
@@ -367,51 +351,15 @@ def entry(item: InboxItem) -> dict[str, Any]:
     }
 
 
-def workers(call: PageCall) -> PageAnswer:
-    """Workers that are alive, and what waits in queues."""
-    found = [{"holder": one.holder, "busy": one.busy, **values.as_json(one.serving)} for one in call.app.workers()]
-    queues = [values.as_json(one) for one in call.app.depths()]
-    return PageAnswer({"workers": found, "queues": queues, "now_ms": call.app.clock.now_us() // 1000})
-
-
-def audit(call: PageCall) -> PageAnswer:
-    """Who did what, newest first: `tool`, `by`, `decision`, `task`, and `after` for the next page."""
-    limit = call.number("limit", 50, least=1, most=MOST_ROWS)
-    found = list(
-        call.app.audit(
-            tool=call.text("tool"),
-            by=call.text("by"),
-            task=call.text("task") or None,
-            decision=call.text("decision") or None,
-            after=call.text("after") or None,
-            limit=limit,
-        )
-    )
-    acts = [_act(one) for one in found]
-    return PageAnswer({"acts": acts, "next": found[-1].cursor if len(found) == limit else None})
-
-
-def _act(row: Any) -> dict[str, Any]:
-    same = {name: getattr(row, name) for name in ("task", "seq", "kind", "what", "about", "tool", "by")}
-    return {**same, "at_ms": row.at_us // 1000, "value": _short(row.value)}
-
-
-def search(call: PageCall) -> PageAnswer:
-    """Ids of tasks that begin with a text."""
-    prefix = call.text("q")
-    found: list[Summary] = call.app.list(prefix=prefix, limit=10) if prefix else []
-    return PageAnswer({"tasks": [{"id": row.id, "agent": row.agent, "status": row.status} for row in found]})
-
-
 # Values in short
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else values.text(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _money(cost: float | None) -> str | None:
+def money(cost: float | None) -> str | None:
     return None if cost is None else f"{cost:.6f}"

@@ -199,12 +199,12 @@ def new_link(file: Path) -> str:
 
 
 def task_link(store: str, namespace: str, id: str) -> str | None:
-    """The address of a task on the page of its store, if one is up; None if not."""
+    """The address of a task on the page of its store, of the workers without an id; None if no page is up."""
     address = published(address_file(store, namespace))
     if address is None:
         return None
     with suppress(OSError, ValueError), _opener().open(f"{address.url}/healthz", timeout=ASK_SECONDS):
-        return f"{address.url}/tasks/{quote(id, safe='')}"
+        return f"{address.url}/tasks/{quote(id, safe='')}" if id else f"{address.url}/workers"
     return None
 
 

@@ -165,6 +165,16 @@ class ForkAct(Act, frozen=True):
     effects: Literal["ask", "live", "recorded"] = "ask"
 
 
+class BulkAct(Act, frozen=True):
+    """Cancel or resume every task that matches a filter. `expected` is how many were shown."""
+
+    verb: Literal["cancel", "resume"]
+    q: str
+    expected: int
+    ids: list[str] = []
+    """Instead of a filter: these tasks."""
+
+
 class CodeBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A code of a link, or the key that lies beside the store."""
 

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 MOST_KEPT = 128
 MOST_ACTS_KEPT = 1_000
+MOST_STATES = 2_000
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -66,6 +67,9 @@ class Site:
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
+        self.jobs: dict[str, Any] = {}
+        """Acts on many tasks that are under way, or were lately."""
+        self._states: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
         self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     @property
@@ -105,6 +109,19 @@ class Site:
         with self._lock:
             self._kept[name] = (time.monotonic(), value)
         return value
+
+    def remembered(self, name: tuple[str, str, int], make: Callable[[], T]) -> T:
+        """Return what was made for a state of a task; only the newest states of tasks are kept."""
+        kind, id, changed = name
+        with self._lock:
+            at, value = self._states.pop((kind, id), (None, None))
+        if at != changed:
+            value = make()
+        with self._lock:
+            self._states[kind, id] = (changed, value)
+            while len(self._states) > MOST_STATES:
+                self._states.popitem(last=False)
+        return cast("T", value)
 
     def once(self, person: str, key: str, act: Callable[[], T]) -> T:
         """Do something once for a key: asked again, it returns what it returned. What fails may be tried again.

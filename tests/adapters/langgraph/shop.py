@@ -91,12 +91,22 @@ def settled(asked, log):
     return {**asked, "happened": happened, "result": "found" if happened else None, "by": "ana"}
 
 
+async def noisily(graph, given):
+    """Invoke it after more asyncio tasks than before, in one of its own, with a time limit it did not have."""
+    graph.step_timeout = 60
+    await asyncio.gather(*(asyncio.create_task(asyncio.sleep(0)) for _ in range(3)))
+    return await asyncio.create_task(graph.ainvoke(given, CONFIG))
+
+
 def work(log, app, mode):
     """Invoke the graph, and answer what it asks, until it is done."""
     graph = agent_of(log, app, calls="control" not in mode)
     given = {"messages": [("user", "one book")]} if graph.get_state(CONFIG).values == {} else None
     while True:
-        state = asyncio.run(graph.ainvoke(given, CONFIG)) if "async" in mode else graph.invoke(given, CONFIG)
+        if "noisy" in mode:
+            state = asyncio.run(noisily(graph, given))
+        else:
+            state = asyncio.run(graph.ainvoke(given, CONFIG)) if "async" in mode else graph.invoke(given, CONFIG)
         asked = list(state.get("__interrupt__", ()))
         if not asked:
             assert state["messages"][-1].content == "done"

@@ -301,6 +301,9 @@ def test_bad_declarations_are_refused_before_a_graph_runs(app, texts):
         {"default": "never"},
         {"effects": {"charge": "read"}, "unique": {"charge": "order-{euros}"}},
         {"risks": {"charge": 7}},
+        {"effects": "once"},
+        {"risks": ["charge"]},
+        {"unique": "order-{order}"},
     ):
         with texts.raises(InvalidValue):
             once_calls(app, **wrong)

@@ -197,6 +197,21 @@ def test_deleting_runs_keeps_what_others_built_on_them(saver):
     assert left.checkpoint["channel_values"]["messages"] == messages + turn(7)
 
 
+def test_a_threads_history_and_what_is_saved_in_all_can_be_asked_for(saver):
+    assert saver.history("unknown") == [] and saver.stats() == (0, 0, 0, 0)
+    at, _ = talk(saver, 3)
+    saver.put_writes(at, [("messages", turn(9)), ("x", 1)], "task-1")
+    put(saver, {"x": 1}, thread="other", ns="sub", source="update", step=7)
+    history = saver.history("t")
+    assert [one.id for one in history] == ids(saver.list(config()))
+    assert [one.writes for one in history] == [2, 0, 0] and history[0].parent == history[1].id
+    (other,) = saver.history("other")
+    assert (other.checkpoint_ns, other.source, other.step) == ("sub", "update", 7) and other.at.startswith("2026")
+    stats = saver.stats()
+    assert stats[:3] == (2, 4, 2) and stats.bytes > 3_000
+    assert asyncio.run(saver.ahistory("t")) == history and asyncio.run(saver.astats()) == stats
+
+
 def test_a_copied_thread_is_whole_and_its_own(saver, app):
     at, _ = talk(saver, 4)
     saver.put_writes(at, [("messages", ["large" * 2_000])], "task-1", "~1")
@@ -332,6 +347,10 @@ def test_bad_input_is_refused_by_name(saver, texts):
         saver.get_tuple({"configurable": {}})
     with texts.raises(InvalidValue):
         saver.prune(["t"], strategy="keep_some")
+    with texts.raises(InvalidValue):
+        saver.prune("t")
+    with texts.raises(InvalidValue):
+        saver.delete_for_runs("run-1")
     with texts.raises(InvalidId):
         saver.get_tuple(config(""))
     assert saver.get_tuple(config(17)) is None  # LangGraph takes any id that can be text

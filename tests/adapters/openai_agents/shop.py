@@ -1,11 +1,14 @@
 """A shop, as in the tests of the other frameworks: a model that charges, then ships and mails at once, then is done."""
 
 import asyncio
+import sys
 import uuid
+from pathlib import Path
 
 from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
 from agents.testing import assistant_message, function_call
 
+import holdfast
 from holdfast.adapters.openai_agents import DurableRunner, effect
 from tests.adapters.orders import line, lines
 
@@ -30,9 +33,9 @@ class ShopModel(Model):
         raise NotImplementedError
 
 
-def tools_of(log):
+def tools_of(log, timeout=None):
     @effect("once")
-    @function_tool
+    @function_tool(timeout=timeout)
     async def charge(euros: int) -> str:
         """Charge the card."""
         line(log / "charge", str(euros))
@@ -46,7 +49,7 @@ def tools_of(log):
         return f"shipped {item}"
 
     @effect("once")
-    @function_tool
+    @function_tool(timeout=timeout)
     async def mail(to: str) -> str:
         """Send a mail."""
         line(log / "mail", to)
@@ -55,16 +58,16 @@ def tools_of(log):
     return [charge, ship, mail]
 
 
-def agent_of(log):
-    return Agent(name="shop", model=ShopModel(log), tools=tools_of(log))
+def agent_of(log, timeout=None):
+    return Agent(name="shop", model=ShopModel(log), tools=tools_of(log, timeout))
 
 
 class NoisyRunner(DurableRunner):
     """Starts more asyncio tasks before the framework does, as a newer version of it, or a timeout, might."""
 
-    async def _turns(self, task, input, context):
+    async def _turns(self, task, input, given):
         await asyncio.gather(*(asyncio.create_task(asyncio.sleep(0)) for _ in range(3)))
-        return await asyncio.create_task(super()._turns(task, input, context))
+        return await asyncio.create_task(super()._turns(task, input, given))
 
 
 def work(log, app, mode):
@@ -75,7 +78,7 @@ def work(log, app, mode):
         line(log / "done", "done")
         return
     later = "noisy" in mode and app.find("order-7") is not None
-    shop = (NoisyRunner if later else DurableRunner)(agent_of(log), app)
+    shop = NoisyRunner(agent_of(log, timeout=60), app) if later else DurableRunner(agent_of(log), app)
     while True:
         done = shop.run_sync("one book", id="order-7")
         if done.status == "completed":
@@ -87,3 +90,9 @@ def work(log, app, mode):
             line(log / "asked", item.tool)
             happened = bool(lines(log / item.tool))
             app.settle("order-7", item.key, happened=happened, result="found" if happened else None, by="ana")
+
+
+if __name__ == "__main__":
+    directory, url, mode = sys.argv[1:]
+    with holdfast.open(url) as opened:
+        work(Path(directory), opened, mode)

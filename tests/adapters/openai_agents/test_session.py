@@ -1,14 +1,16 @@
 """HoldfastSession: conversations of the OpenAI Agents SDK."""
 
 import asyncio
+import threading
 
 import pytest
 from agents import Agent, RunConfig, Runner, Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message
 
 import holdfast
-from holdfast import InvalidId
+from holdfast import InvalidId, NotSerializable
 from holdfast.adapters.openai_agents import HoldfastSession
+from holdfast.adapters.openai_agents.session import _thread_id
 
 STORES = ("memory", "sqlite", "postgres")
 ITEMS = [
@@ -56,9 +58,48 @@ def test_popping_and_clearing(session, app):
 
 
 def test_a_list_is_added_whole_or_not_at_all(session):
-    with pytest.raises(Exception, match="serialize"):
+    with pytest.raises(NotSerializable):
         wait(session.add_items([ITEMS[0], {"role": "user", "content": object()}]))
     assert wait(session.get_items()) == []
+
+
+def test_a_session_is_a_thread(app, session):
+    wait(session.add_items(ITEMS))
+    assert app.thread("ana").messages == ITEMS and [one.id for one in app.threads()] == ["ana"]
+    app.thread("ana").add([{"role": "user", "content": "from outside"}])
+    assert wait(session.pop_item())["content"] == "from outside" and len(app.thread("ana")) == 4
+
+
+def test_more_items_than_a_page_are_read(session, monkeypatch):
+    monkeypatch.setattr("holdfast.adapters.openai_agents.session.PAGE", 3)
+    items = [{"role": "user", "content": str(number)} for number in range(10)]
+    wait(session.add_items(items))
+    assert wait(session.get_items(8)) == items[2:] and wait(session.get_items(10)) == items
+
+
+def test_items_of_a_run_are_added_once_whatever_others_add_meanwhile(url, app, session):
+    seq = session.read()["seq"]
+    others = [threading.Thread(target=add_many, args=(app, number)) for number in range(3)]
+    runs = [threading.Thread(target=session.add_once, args=(ITEMS, "order-7", seq)) for _ in range(4)]
+    for one in (*others, *runs):
+        one.start()
+    for one in (*others, *runs):
+        one.join()
+    found = wait(session.get_items())
+    assert len(found) == 30 + len(ITEMS) and found.count(ITEMS[1]) == 1
+    session.add_once(ITEMS, "order-7", seq)
+    session.add_once(ITEMS[:1], "order-8", seq)
+    assert len(wait(session.get_items())) == 31 + len(ITEMS)
+
+
+def add_many(app, number):
+    for at in range(10):
+        wait(HoldfastSession(app, "ana").add_items([{"role": "user", "content": f"{number}-{at}"}]))
+
+
+def test_two_ids_are_never_the_same_thread():
+    ids = ["ana", "ana's", "ana=27s", "'a", "x'a", "x=27a", "x==27a", "~a", "x=~a", "x~a", "a b", "a=20b", "\ud800"]
+    assert len({_thread_id(id) for id in ids}) == len(ids)
 
 
 def test_sessions_are_apart_and_any_text_is_an_id(app):

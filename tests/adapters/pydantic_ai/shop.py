@@ -13,18 +13,9 @@ from pydantic_ai.toolsets import FunctionToolset
 
 import holdfast
 from holdfast.adapters.pydantic_ai import HoldfastAgent, HoldfastDurability
+from tests.adapters.orders import line, lines
 
 REPLIES = ((("charge", {"euros": 5}),), (("ship", {"item": "book"}), ("mail", {"to": "ana"})), ())
-
-
-def line(path, text):
-    """One line, written at once: it is there, or it is not."""
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{text}\n".encode())
-
-
-def lines(path):
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def model_of(log):
@@ -37,8 +28,8 @@ def model_of(log):
     return FunctionModel(reply)
 
 
-def tools_of(log):
-    tools = FunctionToolset(id="shop")
+def tools_of(log, timeout):
+    tools = FunctionToolset(id="shop", timeout=timeout)
     for name, argument in (("charge", "euros"), ("ship", "item"), ("mail", "to")):
         tools.add_function(tool_of(log, name, argument), name=name, metadata={"holdfast": {"effect": "once"}})
     return tools
@@ -70,8 +61,8 @@ def tool_of(log, name, argument):
     return mail
 
 
-def agent_of(log, **options):
-    return Agent(model_of(log), name="shop", toolsets=[tools_of(log)], **options)
+def agent_of(log, timeout=None, **options):
+    return Agent(model_of(log), name="shop", toolsets=[tools_of(log, timeout)], **options)
 
 
 class Noise(AbstractCapability):
@@ -90,7 +81,7 @@ def work(log, app, mode):
         return
     later = "noisy" in mode and app.find("order-7") is not None
     capabilities = [*([Noise()] if later else []), HoldfastDurability()]
-    shop = HoldfastAgent(agent_of(log, capabilities=capabilities), app)
+    shop = HoldfastAgent(agent_of(log, 60 if later else None, capabilities=capabilities), app)
     while True:
         done = shop.run_sync("one book", id="order-7")
         if done.status == "completed":

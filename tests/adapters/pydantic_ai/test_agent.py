@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
@@ -112,6 +113,29 @@ def test_an_undeclared_tool_that_raises_fails_the_task(app):
     shop = Shop(app, fail)
     failed = shop.run()
     assert failed.status == "failed" and "the answer was lost" in failed.failure.message and shop.done == [5]
+
+
+@pytest.mark.parametrize("of_toolset", [True, False])
+def test_a_tool_that_takes_too_long_is_in_doubt_and_the_model_is_not_asked_to_try_again(app, of_toolset):
+    done, tools = [], FunctionToolset(id="tools", timeout=0.1 if of_toolset else None)
+
+    @tools.tool_plain(timeout=None if of_toolset else 0.1, metadata={"holdfast": {"effect": "once"}})
+    async def charge(euros: int) -> str:
+        """Charge the card."""
+        done.append(euros)
+        await asyncio.sleep(30)
+        return "charged"
+
+    def reply(messages, info):
+        first = not any(isinstance(one, ModelResponse) for one in messages)
+        return ModelResponse(
+            parts=[ToolCallPart("charge", {"euros": 5}, tool_call_id="c") if first else TextPart("done")]
+        )
+
+    shop = HoldfastAgent(Agent(FunctionModel(reply), name="shop", toolsets=[tools]), app)
+    assert shop.run_sync("one book", id="order-7").waiting.kind == "doubt"
+    app.settle("order-7", "call:c", happened=True, result="charge-7", by="ana")
+    assert shop.run_sync("one book", id="order-7").result == "done" and done == [5]
 
 
 def test_asking_the_model_to_try_again_is_a_value_and_not_a_failure(app):
@@ -262,6 +286,9 @@ def test_bad_input_is_refused_by_name(app, texts):
         lambda: HoldfastAgent(Agent(FunctionModel(lambda messages, info: None)), app),
         lambda: HoldfastDurability(effects={"charge": "twice"}),
         lambda: durable("task").__enter__(),
+        lambda: HoldfastAgent("agent", app),
+        lambda: HoldfastAgent(inner, app, effects="once"),
+        lambda: HoldfastAgent(inner, app).run_sync("x", id="x-1", message_history=["x"]),
     ):
         with texts.raises(InvalidValue):
             wrong()

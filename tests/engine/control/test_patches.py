@@ -553,5 +553,5 @@ def test_a_name_or_a_reason_that_is_no_text_is_refused_by_name(app, verb, name):
 def test_a_task_that_is_cancelled_twice_is_cancelled_already(app):
     app.start("a", id="t")
     app.cancel("t")
-    with pytest.raises(holdfast.TaskFinished, match="task 't' is cancelled already"):
+    with pytest.raises(holdfast.TaskFinished, match="task 't' is already cancelled"):
         app.cancel("t")

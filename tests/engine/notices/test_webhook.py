@@ -162,7 +162,7 @@ def test_a_request_is_signed_over_its_time_and_its_body(hook, receiver):
         "tool": "",
         "since": "1970-01-01T00:00:00.000001Z",
         "until": None,
-        "command": "holdfast approve t 'pay#1' --bound abc --by YOU",
+        "command": "holdfast approve t 'pay#1' --bound abc",
     }
 
 

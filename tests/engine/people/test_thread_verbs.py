@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import (
+    Conflict,
     InvalidEvent,
     InvalidId,
     InvalidMessage,
@@ -118,6 +119,52 @@ def test_raw_items_that_are_messages_are_part_of_the_conversation(app):
     assert [one["role"] for one in window] == ["user", "assistant", "tool"]
     done = app.run(answering, {"question": "and now?"}, id="a", thread="t")
     assert done.result == "I have read 5", "what no provider's form can read is left out"
+
+
+def test_items_are_added_only_if_nothing_has_happened_since_the_thread_was_looked_at(app):
+    thread = app.thread("t-9")
+    assert thread.add([user("one")], expect=0) and thread.seq == 2
+    with pytest.raises(Conflict):
+        thread.add([user("late")], expect=0)
+    (id,) = thread.add([user("two")], raw=True, expect=2)
+    assert thread.find(id).message == user("two")
+    thread.state.topic = "lamps"
+    with pytest.raises(Conflict):
+        thread.add([user("late")], expect=3)
+    assert texts(thread.messages) == ["one", "two"]
+    thread.delete()
+    with pytest.raises(Conflict):
+        thread.add([user("late")], expect=4)
+    thread.add([user("again")], expect=0)
+    assert texts(thread.messages) == ["again"] and app.verify().ok
+
+
+def test_of_many_that_expect_the_same_seq_one_adds(app):
+    won, barrier = [], threading.Barrier(4)
+
+    def race(number):
+        for at in (0, 2, 3, 4):
+            barrier.wait()
+            try:
+                app.thread("t-9").add([user(f"{at}")], expect=at)
+                won.append(at)
+            except Conflict:
+                pass
+            barrier.wait()
+
+    racers = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+    for one in racers:
+        one.start()
+    for one in racers:
+        one.join()
+    assert won == [0, 2, 3, 4] and texts(app.thread("t-9").messages) == ["0", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("wrong", [-1, "2", True, 2.0, 2**70])
+def test_what_is_expected_must_be_a_seq(app, wrong):
+    with pytest.raises(InvalidValue, match=r"thread\.seq"):
+        app.thread("t-9").add([user("one")], expect=wrong)
+    assert not app.thread("t-9").exists
 
 
 def test_a_list_of_items_is_added_whole_or_not_at_all(app):

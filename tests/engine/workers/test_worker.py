@@ -15,8 +15,10 @@ import pytest
 import holdfast
 from holdfast import InvalidValue, Queue, QueueFull, agent, events as ev
 from holdfast.core import codec
+from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers import claiming
-from holdfast.engine.workers.health import COUNTED, Health
+from holdfast.engine.workers.counts import COUNTED
+from holdfast.engine.workers.health import Health
 from tests.postgres_server import Server, binaries
 
 STORES = ("memory", "sqlite", "postgres")
@@ -647,15 +649,15 @@ def asked(health, path):
 
 def test_health_and_counters_can_be_asked_for(app):
     worker = app.worker([double])
-    with contextlib.closing(Health(worker, app.store.queues.depths)) as health:
+    with contextlib.closing(Health(worker, StoreGauges(app.logs))) as health:
         app.start(double, id="a", queue='odd"queue')
         app.start(double, id="b", after="1h")
         status, kind, text = asked(health, "/metrics")
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
         found = parsed(text)
         assert {name for name, _ in found} >= {f"holdfast_{name}_total" for name in COUNTED}
-        assert found["holdfast_tasks", '{namespace="",queue="odd\\"queue",state="ready"}'] == 1
-        assert found["holdfast_tasks", '{namespace="",queue="default",state="timed"}'] == 1
+        assert found["holdfast_queue_depth", '{namespace="",queue="odd\\"queue",state="ready"}'] == 1
+        assert found["holdfast_queue_depth", '{namespace="",queue="default",state="timed"}'] == 1
         assert found["holdfast_store_up", None] == 1 and found["holdfast_busy", None] == 0
         status, kind, text = asked(health, "/healthz")
         told = codec.load(text.encode(), dict)
@@ -678,7 +680,7 @@ def test_a_worker_outlives_its_server_and_says_so_once(caplog):
     try:
         with holdfast.open(server.url() + "?wait_seconds=1") as app:
             app.start(double, id="before")
-            with working(app, double) as worker, contextlib.closing(Health(worker, app.store.queues.depths)) as health:
+            with working(app, double) as worker, contextlib.closing(Health(worker, StoreGauges(app.logs))) as health:
                 until(ended(app, "before"))
                 server.kill()
                 until(lambda: worker.trouble)

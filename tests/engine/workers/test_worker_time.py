@@ -14,6 +14,7 @@ from holdfast import agent, tool
 from holdfast.core import limits
 from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.execution import Execution
+from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers.health import Health
 from tests.engine.both import KINDS, declarer
 from tests.engine.workers.test_worker import LONG, double, ended, until, working
@@ -149,7 +150,7 @@ def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(
     hanging, most = hang(late), limits.MAX_ABANDONED_THREADS
     assert most == 64 and threads(app).level == "ok"
     with working(app, hanging, double) as worker:
-        health = Health(worker, app.depths)
+        health = Health(worker, StoreGauges(app.logs))
         try:
             for n in range(most):
                 app.start(hanging, id=f"h{n}")

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Queue, agent, events as ev
+from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers import claiming, health as health_module
 from holdfast.engine.workers.health import Health
 from tests.engine.workers.test_worker import LONG, died, double, ended, until, working
@@ -70,10 +71,11 @@ def test_a_worker_is_idle_when_only_others_could_take_what_is_left(url):
         thread.join(LONG)
 
 
-def test_who_asks_a_worker_often_how_it_is_does_not_make_it_count_often(url):
+def test_who_asks_a_worker_often_how_it_is_does_not_make_it_count_often(url, monkeypatch):
     with holdfast.open(url) as app:
-        counted = []
-        health = Health(app.worker([double]), lambda: counted.append(1) or app.store.queues.depths())
+        counted, depths = [], app.store.queues.depths
+        monkeypatch.setattr(app.store.queues, "depths", lambda *given: counted.append(1) or depths(*given))
+        health = Health(app.worker([double]), StoreGauges(app.logs))
         try:
             for _ in range(50):
                 assert health.answer("/healthz")[0] == health.answer("/metrics")[0] == 200
@@ -260,7 +262,7 @@ def ask(health, request, seconds=5):
 def test_who_asks_badly_or_slowly_keeps_nobody_from_asking(monkeypatch, capfd):
     monkeypatch.setattr(health_module, "SLOW_SECONDS", 0.3)
     with holdfast.open("memory:") as app, contextlib.ExitStack() as stack:
-        health = stack.enter_context(contextlib.closing(Health(app.worker([double]), app.store.queues.depths)))
+        health = stack.enter_context(contextlib.closing(Health(app.worker([double]), StoreGauges(app.logs))))
         assert ask(health, b"GET /healthz?from=probe HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
         told = ask(health, b"HEAD /healthz HTTP/1.0\r\n\r\n")
         assert told.startswith(b"HTTP/1.0 200 ") and told.endswith(b"\r\n\r\n")

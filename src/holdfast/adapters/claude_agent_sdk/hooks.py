@@ -98,7 +98,7 @@ class _OnceHooks:
         if call is not None:
             try:
                 await call.fail(RuntimeError(str(given.get("error", "the tool failed"))))
-            except (Suspended, StepFailed):  # the next call with this key is told
+            except (Suspended, StepFailed):  # the next call with this key gets it
                 return {}
         return {}
 

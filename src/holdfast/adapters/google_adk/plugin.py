@@ -2,7 +2,7 @@
 
 ADK replays a function call that has no response after a crash: at least once, as it says itself. Here a call is
 announced in the store before the tool runs, under the session and the call's id, and its outcome is recorded before
-ADK goes on. ADK itself runs the tool, with its callbacks, confirmations and threads.
+ADK continues. ADK itself runs the tool, with its callbacks, confirmations and threads.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class HoldfastPlugin(BasePlugin):
             call = OpenCall(self._app, key if number == 1 else f"{key}/{number}")
             try:
                 recorded = await call.begin(self._declared(tool.name, call.run), to_jsonable_python(tool_args))
-            except StepFailed as failed:  # a person has said that it did not happen
+            except StepFailed as failed:  # a person has settled that it did not happen
                 return {"error": failed.message}
             if call.is_open:
                 self._open[key] = (tool_context.invocation_id, call)

@@ -14,7 +14,16 @@ if refusal := unsupported("langgraph", "langgraph-checkpoint", at_least="4.1", b
 
 from holdfast.adapters.langgraph.adoption import Adopted, adopt
 from holdfast.adapters.langgraph.calls import OnceCalls, once_calls
-from holdfast.adapters.langgraph.saver import HoldfastSaver
+from holdfast.adapters.langgraph.saver import CheckpointSummary, HoldfastSaver, SaverStats
 from holdfast.adapters.langgraph.store import HoldfastStore
 
-__all__ = ["Adopted", "HoldfastSaver", "HoldfastStore", "OnceCalls", "adopt", "once_calls"]
+__all__ = [
+    "Adopted",
+    "CheckpointSummary",
+    "HoldfastSaver",
+    "HoldfastStore",
+    "OnceCalls",
+    "SaverStats",
+    "adopt",
+    "once_calls",
+]

@@ -66,4 +66,6 @@ def _bring(target: HoldfastSaver, one: CheckpointTuple, versions: dict[str, Mapp
     for task, channel, value in one.pending_writes or ():
         tasks.setdefault(task, []).append((channel, value))
     for number, (task, writes) in enumerate(tasks.items()):
-        target.put_writes(saved, writes, task, f"{number:06}")  # the path is not told; this keeps the order it gave
+        target.put_writes(
+            saved, writes, task, f"{number:06}"
+        )  # the stock saver does not give the path; this keeps its order

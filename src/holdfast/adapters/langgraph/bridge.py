@@ -1,4 +1,4 @@
-"""Between an event loop and the threads in which the store is waited for."""
+"""Between an event loop and the threads that wait for the store."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 LangGraph runs a node again after a crash, an interrupt or a time travel, and with it every tool call that the node
 makes. Here a tool call is a small task of its own, named by the thread and the model's call id: it is announced before
-the tool runs, and its result is recorded before the graph goes on.
+the tool runs, and its result is recorded before the graph continues.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolRuntime
 from langgraph.types import Command, interrupt
 
 from holdfast import App, InvalidValue, StepFailed, StoreBusy, Suspended, Tool
+from holdfast.adapters.checks import refuse_unless_mapping
 from holdfast.adapters.langgraph.bridge import run_in_thread
 from holdfast.adapters.langgraph.outcomes import INTERRUPTED, restored
 from holdfast.adapters.langgraph.saver import HoldfastSaver
@@ -81,6 +82,9 @@ class OnceCalls(_Middleware):
         super().__init__()
         if not isinstance(app, App):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{app!r} is not an app", hint="give once_calls(holdfast.open(…))")
+        refuse_unless_mapping(effects, "effects", '{"charge": "once"}')
+        refuse_unless_mapping(risks, "risks", '{"charge": "money"}')
+        refuse_unless_mapping(unique, "unique", '{"charge": "order-{order}"}')
         self._app = app
         self._effects: Mapping[str, Effect] = effects
         self._default: Effect = default
@@ -111,11 +115,11 @@ class OnceCalls(_Middleware):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """The same in an async graph. The tool runs on its event loop, and the store is waited for in a thread."""
+        """The same in an async graph. The tool runs on its event loop, and a thread waits for the store."""
         return await run_in_thread(self.wrap_tool_call, request, handler)
 
     def _made(self, id: str, request: ToolCallRequest, watched: Watched) -> Any:
-        """The result of a call, after people have said what they must."""
+        """Return the result of a call, after people have decided what they must."""
         tool = self._declared(request.tool_call["name"], watched.run, watched.is_definite)
         while True:
             try:
@@ -192,7 +196,7 @@ class OnceCalls(_Middleware):
         if item is None:  # its unique key belongs to a call of another thread, which is not settled yet
             raise StoreBusy(
                 f"the call {id!r} waits for another call with the same unique key",
-                hint="holdfast inbox names that one; settle it, then invoke the graph again",
+                hint="settle that one, then invoke the graph again: holdfast inbox",
             )
         question = _question(item)
         with self._asking:  # calls of one node share LangGraph's list of answers, so each looks at all of them

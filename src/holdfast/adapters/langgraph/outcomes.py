@@ -32,7 +32,7 @@ def kept(outcome: Any) -> dict[str, Any]:
 
 
 def restored(recorded: Any, call: Mapping[str, Any]) -> Any:
-    """The outcome that was recorded, or, if a person said what the result is, a message with it."""
+    """Return the recorded outcome, or, if a person has settled the call, a message with their result."""
     given = cast("dict[str, Any]", recorded) if isinstance(recorded, dict) else {}
     match given.get("langgraph"):
         case None:

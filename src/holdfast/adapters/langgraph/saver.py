@@ -7,7 +7,7 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -36,6 +36,27 @@ MEMORY_BYTES = 64 * 1024 * 1024
 
 PAGE = 1_000
 """How many threads are asked for at a time."""
+
+
+class CheckpointSummary(NamedTuple):
+    """A checkpoint without its values: where it is, what made it, and how many pending writes follow it."""
+
+    id: str
+    checkpoint_ns: str
+    parent: str | None
+    at: str
+    source: str
+    step: int | None
+    writes: int
+
+
+class SaverStats(NamedTuple):
+    """What a saver has saved. `bytes` are those of its records, without values of 4 KB and more."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    bytes: int
 
 
 class HoldfastSaver(BaseCheckpointSaver[str]):
@@ -76,12 +97,12 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         id, ns = _place(config)
         values = checkpoint["channel_values"]
         body = self._pack({name: value for name, value in checkpoint.items() if name != "channel_values"})
-        told = self._pack(get_checkpoint_metadata(config, metadata))
+        about = self._pack(get_checkpoint_metadata(config, metadata))
         content = {channel: self._packed(values[channel]) for channel in new_versions if channel in values}
         if self._is_strict:
-            refuse_lossy(self.serde, told, "the metadata of the checkpoint")
+            refuse_lossy(self.serde, about, "the metadata of the checkpoint")
         with self._threads.get(id) as thread:
-            saved = Saved(ns, checkpoint["id"], get_checkpoint_id(config), body, told, {})
+            saved = Saved(ns, checkpoint["id"], get_checkpoint_id(config), body, about, {})
             thread.put(saved, content, new_versions, self._refuse)
         return _config(id, ns, checkpoint["id"])
 
@@ -158,6 +179,29 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
             if one is not None:  # it may have been deleted meanwhile
                 yield one
 
+    def history(self, thread_id: str) -> Sequence[CheckpointSummary]:
+        """Return what checkpoints a thread has, newest first, without their values: of all namespaces."""
+        with self._threads.get(str(thread_id)) as thread:
+            found = [self._summary(one, len(thread.pending(one))) for one in _every(thread.refresh())]
+        return sorted(found, key=lambda one: one.id, reverse=True)
+
+    def stats(self) -> SaverStats:
+        """Return how many threads, checkpoints and writes are saved, and their bytes. It looks at every thread."""
+        threads = checkpoints = writes = size = 0
+        for id in self._ids():
+            with self._threads.get(id) as thread:
+                saved = _every(thread.refresh())
+                threads += 1
+                checkpoints += len(saved)
+                writes += sum(len(thread.pending(one)) for one in saved)
+                size += thread.bytes
+        return SaverStats(threads, checkpoints, writes, size)
+
+    def _summary(self, saved: Saved, writes: int) -> CheckpointSummary:
+        metadata = self._load(saved.metadata)
+        source, step = str(metadata.get("source", "")), metadata.get("step")
+        return CheckpointSummary(saved.id, saved.ns, saved.parent, self._body(saved)["ts"], source, step, writes)
+
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -233,7 +277,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names these runs. It looks at every thread."""
-        gone = {str(id) for id in run_ids}
+        gone = {str(id) for id in _listed(run_ids, "run_ids")}
         for id in self._ids() if gone else ():
             with self._threads.get(id) as thread:
                 thread.keep(lambda: [one for one in _every(thread) if self._run(one) not in gone], self._versions)
@@ -256,7 +300,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidValue(f"strategy={strategy!r} is not known", hint="use 'keep_latest' or 'delete'")
-        for id in map(str, thread_ids):
+        for id in map(str, _listed(thread_ids, "thread_ids")):
             if strategy == "delete":
                 self.delete_thread(id)
                 continue
@@ -285,7 +329,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """The run that made a checkpoint."""
         return str(self._load(saved.metadata).get("run_id"))
 
-    # The same, to be awaited: the event loop goes on while a thread waits for the store.
+    # The same, to be awaited: the event loop stays free while a thread waits for the store.
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, to be awaited."""
@@ -319,6 +363,14 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """`put_writes`, to be awaited."""
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def ahistory(self, thread_id: str) -> Sequence[CheckpointSummary]:
+        """`history`, to be awaited."""
+        return await asyncio.to_thread(self.history, thread_id)
+
+    async def astats(self) -> SaverStats:
+        """`stats`, to be awaited."""
+        return await asyncio.to_thread(self.stats)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, to be awaited."""
@@ -404,6 +456,13 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
             "the config names no thread", hint='invoke the graph with {"configurable": {"thread_id": "…"}}'
         )
     return str(given["thread_id"]), given.get("checkpoint_ns", "")
+
+
+def _listed(given: Sequence[str], what: str) -> Sequence[str]:
+    """Ids; a single text would be taken for a list of its letters."""
+    if isinstance(given, str):
+        raise InvalidValue(f"{what}={given!r} is a text, not a list of ids", hint=f"give [{given!r}]")
+    return given
 
 
 def _config(id: str, ns: str, checkpoint_id: str) -> RunnableConfig:

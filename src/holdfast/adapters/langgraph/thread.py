@@ -136,12 +136,12 @@ class SavedThread:
             return version.elements
         chain, at = [version], version
         while at.base is not None and at.elements is None:
-            holder = self.find(ns, at.base)
-            if holder is None or version.channel not in holder.own:
+            earlier = self.find(ns, at.base)
+            if earlier is None or version.channel not in earlier.own:
                 raise ValueDamaged(
                     "", f"of channel {version.channel!r} is incomplete: records of its thread were erased"
                 )
-            at = holder.own[version.channel]
+            at = earlier.own[version.channel]
             chain.append(at)
         elements = list(at.elements or ())
         for one in reversed(chain if at.elements is None else chain[:-1]):

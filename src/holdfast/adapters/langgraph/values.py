@@ -73,15 +73,15 @@ def from_record(written: Any, blobs: Mapping[str, bytes]) -> Packed:
 class Version:
     """The value of a channel at one version: whole, or a list that begins as an earlier one does.
 
-    `holder` is the checkpoint that brought it, `base` the one that brought what it builds on. A version's name may
+    `brought_by` is the id of the checkpoint that brought it, `base` that of the one it builds on. A version's name may
     occur twice, in two forks; a checkpoint's id does not.
     """
 
-    __slots__ = ("base", "channel", "elements", "holder", "kept", "name", "tail", "whole")
+    __slots__ = ("base", "brought_by", "channel", "elements", "kept", "name", "tail", "whole")
 
     def __init__(
         self,
-        holder: str,
+        brought_by: str,
         channel: str,
         name: str,
         *,
@@ -90,7 +90,7 @@ class Version:
         kept: int = 0,
         tail: Sequence[Packed] = (),
     ) -> None:
-        self.holder = holder
+        self.brought_by = brought_by
         self.channel = channel
         self.name = name
         self.whole = whole
@@ -100,13 +100,15 @@ class Version:
         self.elements: list[Packed] | None = None  # all of a list; kept of the newest version of a channel only
 
     @classmethod
-    def of(cls, holder: str, channel: str, name: str, value: Packed | list[Packed], before: Version | None) -> Version:
+    def of(
+        cls, brought_by: str, channel: str, name: str, value: Packed | list[Packed], before: Version | None
+    ) -> Version:
         """A new version. A list is stored as what it adds to the version before, as far as the two begin alike."""
         if not isinstance(value, list):
-            return cls(holder, channel, name, whole=value)
+            return cls(brought_by, channel, name, whole=value)
         kept = 0 if before is None or before.elements is None else _alike(before.elements, value)
-        base = before.holder if before is not None and kept else None
-        made = cls(holder, channel, name, base=base, kept=kept, tail=value[kept:] if kept else value)
+        base = before.brought_by if before is not None and kept else None
+        made = cls(brought_by, channel, name, base=base, kept=kept, tail=value[kept:] if kept else value)
         made.elements = value
         return made
 
@@ -117,12 +119,12 @@ class Version:
         return [self.name, self.base, self.kept, [to_record(one, blobs) for one in self.tail]]
 
     @classmethod
-    def from_record(cls, holder: str, channel: str, written: Any, blobs: Mapping[str, bytes]) -> Version:
+    def from_record(cls, brought_by: str, channel: str, written: Any, blobs: Mapping[str, bytes]) -> Version:
         """It as it was read from a record."""
         if len(written) == 2:
-            return cls(holder, channel, written[0], whole=from_record(written[1], blobs))
+            return cls(brought_by, channel, written[0], whole=from_record(written[1], blobs))
         name, base, kept, tail = written
-        return cls(holder, channel, name, base=base, kept=kept, tail=[from_record(one, blobs) for one in tail])
+        return cls(brought_by, channel, name, base=base, kept=kept, tail=[from_record(one, blobs) for one in tail])
 
 
 def _alike(a: Sequence[Packed], b: Sequence[Packed]) -> int:

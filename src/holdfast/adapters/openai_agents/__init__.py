@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from holdfast.adapters.extras import unsupported
 
-if refusal := unsupported("openai-agents", "openai-agents", at_least="0.24", below="0.25"):
+if refusal := unsupported("openai-agents", "openai-agents", at_least="0.22", below="0.25"):
     raise refusal
 
 from holdfast.adapters.openai_agents.effects import effect
 from holdfast.adapters.openai_agents.runner import DurableRunner
 from holdfast.adapters.openai_agents.session import HoldfastSession
+from holdfast.adapters.openai_agents.streams import DurableStream
 
-__all__ = ["DurableRunner", "HoldfastSession", "effect"]
+__all__ = ["DurableRunner", "DurableStream", "HoldfastSession", "effect"]

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from holdfast import InvalidValue, StepFailed, Tool, current_call
-from holdfast.adapters.names import step_key
 from holdfast.adapters.run import FrameworkRun
 from holdfast.core.events import Effect
 
@@ -49,8 +48,13 @@ def effect(
 
 
 def durable_tool(tool: FunctionTool, effects: Mapping[str, Effect]) -> FunctionTool:
-    """Return a copy of a tool whose calls are durable while it is used inside of a task."""
-    declared = getattr(tool, _DECLARED, None) or ({"effect": effects[tool.name]} if tool.name in effects else {})
+    """Return a copy of a tool whose calls are durable while it is used inside of a task.
+
+    Its time limit becomes that of the call. The SDK would tell the model that the tool took too long, and the model
+    would call it again; but it may have had its effect.
+    """
+    declared: dict[str, Any] = {"timeout": tool.timeout_seconds, "effect": effects.get(tool.name)}
+    declared |= getattr(tool, _DECLARED, {})
     _tool(tool.name, declared, _nothing)
     raising = set_function_tool_failure_error_function(copy.copy(tool), None)  # what it raises is seen here first
 
@@ -63,19 +67,25 @@ def durable_tool(tool: FunctionTool, effects: Mapping[str, Effect]) -> FunctionT
             return _recorded(await raising.on_invoke_tool(ctx, input))
 
         try:
-            key = step_key("call", ctx.tool_call_id)
+            key = run.key("call", ctx.tool_call_id)
             return await run.task.call(_tool(tool.name, declared, call), _arguments(input), key=key)
         except StepFailed as failed:  # the same failure each time, so the model reads the same text each time
-            told = await maybe_invoke_function_tool_failure_error_function(
+            text = await maybe_invoke_function_tool_failure_error_function(
                 function_tool=tool, context=ctx, error=failed
             )
-            if told is None:
+            if text is None:
                 raise
-            return told
+            return text
 
     made = copy.copy(tool)
     made.on_invoke_tool = invoke
+    made.timeout_seconds = None
     return made
+
+
+def is_declared(tool: FunctionTool) -> bool:
+    """Whether a tool has an `@effect`."""
+    return hasattr(tool, _DECLARED)
 
 
 def _tool(name: str, declared: Mapping[str, Any], fn: Callable[..., Any]) -> Tool[..., Any]:

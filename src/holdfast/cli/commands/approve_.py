@@ -15,15 +15,14 @@ from holdfast.cli.environment import Environment
 @task_argument
 @click.argument("call", shell_complete=waited_for("approval"))
 @resume_option
-@click.option("--expires", metavar="TIME", help='How long the approval holds, such as "1h".')
+@click.option("--expires", metavar="TIME", help='How long the approval is valid, such as "1h".')
 @bound_option
 @by_options
 def approve_(environment: Environment, id: str, call: str, target: str | None, resume: bool, **given: Any) -> None:
     """Approve a pending call, once, for exactly these arguments.
 
-    CALL is its key, or the name of its tool if only one waits. `holdfast inbox` shows the arguments and prints the
-    whole command, with the digest of what it shows. An approval covers one attempt that may have had an effect.
-    --resume continues the task at once; FILE is then the file of its agent.
+    CALL is the call's key, or the name of its tool if only one waits. `holdfast inbox` shows the arguments and prints
+    the whole command. An approval covers one attempt that may have had an effect. FILE is for --resume.
 
     Example: holdfast approve trip-oslo book_flight#1 trip.py --resume --bound 3f2a90c11b7e --by ana
     """

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @command("audit", lines=True)
-@click.option("--task", metavar="ID", help="Of this task; else of all.")
-@click.option("--tool", default="", help="Calls of this tool.")
-@click.option("--by", default="", help="What this person did.")
-@click.option("--decision", metavar="TEXT", help="Decisions whose question or choice has this text.")
-@click.option("--since", metavar="TIME", help='Since then: "2h" ago, or 2026-11-16T08:00.')
-@click.option("--until", metavar="TIME", help="Until then.")
-@click.option("--after", metavar="CURSOR", help="What was done before this: `cursor` of the last row of --json.")
-@click.option("--limit", type=int, default=1000, show_default=True, help="How many at the most.")
+@click.option("--task", metavar="ID", help="Only of this task. Default: of all tasks.")
+@click.option("--tool", default="", help="Only calls of this tool.")
+@click.option("--by", default="", help="Only acts of this person.")
+@click.option("--decision", metavar="TEXT", help="Only decisions whose question or choice contains this text.")
+@click.option("--since", metavar="TIME", help='From this time on: "2h" ago, or 2026-11-16T08:00.')
+@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option("--after", metavar="CURSOR", help="The next page: `cursor` of the last row of --json.")
+@click.option("--limit", type=int, default=1000, show_default=True, help="The most rows to print.")
 def audit_(
     environment: Environment,
     task: str | None,
@@ -35,9 +35,9 @@ def audit_(
     after: str | None,
     limit: int,
 ) -> None:
-    """Show who did what: by tool, person, decision, time.
+    """Show who did what: by tool, person, decision or time.
 
-    Calls of tools, what people said, what was decided; newest first.
+    Lists tool calls, people's answers and approvals, and decisions, newest first.
 
     Example: holdfast audit --tool send_email --since 24h
     """
@@ -46,7 +46,7 @@ def audit_(
     from holdfast.engine.reading.values import MAX_SEQ
 
     if limit < 1:
-        raise InvalidValue(f"--limit {limit} is not a number of acts", hint="give 1 or more")
+        raise InvalidValue(f"--limit {limit} is not a number of rows", hint="give 1 or more")
     app = environment.app()
     now = app.clock.now_us()
     when: dict[str, Any] = {"since_us": values.age_us(since, now), "until_us": values.age_us(until, now)}
@@ -74,7 +74,7 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
         environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
         return
     if not found:
-        environment.say(f"nothing of that kind in {environment.where}")
+        environment.say(f"no such entry in {environment.where}")
         return
     days = {clock(one.at_us).split()[0] for one in found}
     is_one = len(days) == 1 and not 0 < environment.style.width < NARROW  # without columns there is no head
@@ -88,7 +88,7 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     heads = ["TASK", "SEQ", f"{days.pop()} UTC" if is_one else "WHEN (UTC)", "WHAT", "ABOUT", "BY", "VALUE"]
     environment.lines(table(heads, rows, environment.style, right=(1,), text=(4, 6)))
     if len(found) == limit:
-        environment.say(f"only the newest {limit:,}; --limit shows more")
+        environment.say(f"only the newest {limit:,} are shown; --limit shows more")
 
 
 def _value(shown: Callable[[Any], str], value: Any) -> str:

@@ -14,9 +14,9 @@ from holdfast.cli.environment import Environment
 @command("backup")
 @click.argument("path", metavar="FILE", shell_complete=files)
 def backup_(environment: Environment, path: str) -> None:
-    """Write a consistent copy of the store while others go on.
+    """Write a consistent copy of the store to a file while others use it.
 
-    FILE must be new; it appears under its name when it is complete.
+    FILE must not exist. It appears under its name when it is complete.
 
     Example: holdfast backup holdfast-monday.db
     """

@@ -10,12 +10,12 @@ from holdfast.cli.environment import Environment
 
 @command("budget")
 @task_argument
-@click.argument("limits", nargs=-1, metavar="[LIMIT=MOST]...")
+@click.argument("limits", nargs=-1, metavar="[LIMIT=NUMBER]...")
 @by_options
 def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str, why: str) -> None:
-    """Show what a task may use up, or allow it more.
+    """Show a task's budget, or raise a limit.
 
-    LIMIT is one of turns, steps, calls, tokens, cost (dollars), wall_time ("5m").
+    LIMIT is turns, steps, calls, tokens, cost (in dollars) or wall_time ("5m"). NUMBER is the new limit.
 
     Example: holdfast budget clean-1 tokens=200000 --by ana
     """
@@ -28,7 +28,7 @@ def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str,
             environment,
             id,
             lambda app, id: app.raise_budget(id, allowed, by=by, why=why),
-            f"allowed {' '.join(limits)}",
+            f"raised the limit: {' '.join(limits)}",
         )
         return
     from holdfast.engine.reading import values

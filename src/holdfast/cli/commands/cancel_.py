@@ -10,12 +10,12 @@ from holdfast.cli.environment import Environment
 @task_argument
 @by_options
 def cancel_(environment: Environment, id: str, by: str, why: str) -> None:
-    """Ask a task to stop, and its children.
+    """Cancel a task and its children.
 
-    A task without a worker stops at once. A running task stops before its next step, and compensates what it declared.
+    A task that no worker has ends at once. A running task ends before its next step, after its compensations.
 
     Example: holdfast cancel trip-oslo --why "plans changed"
     """
     from holdfast.cli.input.changes import changed
 
-    changed(environment, id, lambda app, id: app.cancel(id, by=by, why=why), "asked it to stop")
+    changed(environment, id, lambda app, id: app.cancel(id, by=by, why=why), "requested its cancellation")

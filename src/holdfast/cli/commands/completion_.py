@@ -8,8 +8,8 @@ from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
 
 _WHERE = {
-    "bash": 'add to ~/.bashrc:  eval "$(holdfast completion bash)"',
-    "zsh": 'add to ~/.zshrc:  eval "$(holdfast completion zsh)"',
+    "bash": 'add to ~/.bashrc: eval "$(holdfast completion bash)"',
+    "zsh": 'add to ~/.zshrc: eval "$(holdfast completion zsh)"',
     "fish": "holdfast completion fish > ~/.config/fish/completions/holdfast.fish",
 }
 
@@ -17,7 +17,9 @@ _WHERE = {
 @command("completion", store=False)
 @click.argument("shell", type=click.Choice(sorted(_WHERE)))
 def completion_(environment: Environment, shell: str) -> None:
-    """Print what lets your shell complete commands and ids.
+    """Print the shell completion script.
+
+    With it, your shell completes commands, options, files, task ids and keys of calls.
 
     Example: eval "$(holdfast completion bash)"
     """
@@ -32,5 +34,5 @@ def completion_(environment: Environment, shell: str) -> None:
     if environment.as_json:
         environment.data({"shell": shell, "add": _WHERE[shell], "script": script})
         return
-    environment.lines([script])
+    click.echo(script)  # as it is: a shell reads it
     environment.say(_WHERE[shell])

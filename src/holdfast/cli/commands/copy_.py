@@ -14,9 +14,9 @@ from holdfast.cli.environment import Environment
 def copy_(environment: Environment, url: str) -> None:
     """Copy everything into another store and verify it there.
 
-    Run it again to go on after an interruption, or to catch up. A log that is damaged is left out, and named.
+    Run it again to continue after an interruption, or to copy what is new. A damaged log is left out and named.
 
-    Example: holdfast copy sqlite:////backups/agents.db
+    Example: holdfast copy sqlite:////backups/holdfast.db
     """
     from holdfast.cli.environment import is_same, redacted
     from holdfast.cli.show.formatting import times
@@ -31,6 +31,6 @@ def copy_(environment: Environment, url: str) -> None:
     if environment.as_json:
         environment.data({"to": redacted(url), "logs": copied.logs, "events": copied.events, "skipped": copied.skipped})
         return
-    counted = f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} copied, {copied.skipped} there already"
+    counted = f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} copied, {copied.skipped} already there"
     environment.lines([f"{redacted(url)}: {counted}; verified"])
     environment.say_store()

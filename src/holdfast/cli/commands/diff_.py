@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 @task_argument
 @click.argument("a", metavar="A|OTHER")
 @click.argument("b", type=int, required=False, metavar="[B]")
-@click.option("--times", is_flag=True, help="Also what differs in times alone.")
+@click.option("--times", is_flag=True, help="Also show times.")
 def diff_(environment: Environment, id: str, a: str, b: int | None, times: bool) -> None:
-    """Show what differs between two moments of a task, or between two tasks.
+    """Show what changed between two events of a task, or between two tasks.
 
-    A and B are seqs; without B, A is compared with now. OTHER is another task, such as a fork. Times are left out
-    unless --times is given. With --json it is a JSON Patch that turns the first into the second, times included.
+    A and B are seqs. Without B, A is compared with the task as it is now. OTHER is another task, such as a fork. --json
+    prints a JSON Patch that turns the first into the second, times included.
 
     Example: holdfast diff trip-oslo 5 9
     """
@@ -37,7 +37,7 @@ def diff_(environment: Environment, id: str, a: str, b: int | None, times: bool)
         patch = app.diff(id, int(a), until)
         names = {"task": id, "a": int(a), "b": until}
     elif b is not None:
-        raise click.UsageError("A is a seq when B is one")
+        raise click.UsageError("B is a seq, so A must be one too")
     else:
         other = environment.task(a)
         before = app.get(id).to_dict()
@@ -50,7 +50,7 @@ def diff_(environment: Environment, id: str, a: str, b: int | None, times: bool)
     lines = list(_lines(before, patch, environment.style, times))
     environment.lines(lines)
     if not lines:
-        environment.say("nothing differs" if not patch else "nothing differs but times; --times shows them")
+        environment.say("no difference" if not patch else "no difference but times; --times shows them")
 
 
 def _title(names: dict[str, Any]) -> str:
@@ -60,7 +60,7 @@ def _title(names: dict[str, Any]) -> str:
 
 
 def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style, times: bool) -> Iterator[str]:
-    """A line for each change; what was there before is looked up as the patch goes on."""
+    """A line for each change; what was there before is looked up as the patch is applied."""
     import jsonpatch
 
     from holdfast.cli.show.formatting import shown
@@ -69,9 +69,11 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style, times: bo
     now = before
     for change in patch:
         path = clean(change["path"])
-        old, new = (one if times else _timeless(one) for one in (_found(now, change["path"]), change.get("value")))
+        place = change["path"].split("/")[1:]
+        both = (_found(now, change["path"]), change.get("value"))
+        old, new = (one if times else _timeless(one, *place) for one in both)
         now = jsonpatch.apply_patch(now, [change])
-        if not times and _is_time(change["path"].rpartition("/")[2]):
+        if not times and _is_time(*place):
             continue
         match change["op"]:
             case "add":
@@ -86,16 +88,24 @@ def _lines(before: Any, patch: Sequence[dict[str, Any]], style: Style, times: bo
             yield style.paint(f"{sign} ", tone) + cut(clean(text), style.width - 2 if style.width else 0)
 
 
-def _is_time(name: str) -> bool:
-    return name.endswith("_at")
+def _is_time(*path: str) -> bool:
+    """Return whether a place of the document holds a time: `at`, `updated_at`. The agent's own names are not."""
+    return path[0] not in _OWN_NAMES and (path[-1] == "at" or path[-1].endswith("_at"))
 
 
-def _timeless(value: Any) -> Any:
-    """A value of the document without its times, and without fields that say nothing."""
-    if not isinstance(value, dict):
-        return value
+_OWN_NAMES = ("state", "input", "result", "notes")
+"""Parts of the document whose names the agent chooses."""
+
+
+def _timeless(value: Any, *path: str) -> Any:
+    """Return a value of the document without its times, and without fields that say nothing."""
+    if isinstance(value, list):
+        return [_timeless(one, *path) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict) or (path and path[0] in _OWN_NAMES):
+        return cast("Any", value)
     pairs = cast("dict[str, Any]", value)
-    return {name: one for name, one in pairs.items() if not _is_time(name) and one not in (None, "", [], {})}
+    kept = {name: one for name, one in pairs.items() if not _is_time(*path, name) and one not in (None, "", [], {})}
+    return {name: one if name in ("value", *_OWN_NAMES) else _timeless(one, *path, name) for name, one in kept.items()}
 
 
 def _found(document: Any, pointer: str) -> Any:

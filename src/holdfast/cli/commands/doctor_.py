@@ -13,9 +13,9 @@ from holdfast.cli.failures.refusal import FAILED
 
 @command("doctor")
 def doctor_(environment: Environment) -> None:
-    """Check the store and its place, and say what to fix.
+    """Check the store and its environment, and say what to fix.
 
-    Ends with 1 if something must be fixed.
+    Exit code: 1 if something must be fixed.
 
     Example: holdfast doctor
     """

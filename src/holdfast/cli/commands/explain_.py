@@ -12,9 +12,9 @@ from holdfast.cli.environment import Environment
 @command("explain", store=False)
 @click.argument("code", required=False, shell_complete=codes)
 def explain_(environment: Environment, code: str | None) -> None:
-    """Explain the code of an error.
+    """Explain an error code.
 
-    Without a code, all of them are listed.
+    Without CODE, all codes are listed.
 
     Example: holdfast explain step-changed
     """

@@ -18,7 +18,7 @@ from holdfast.cli.environment import Environment
 def export_(environment: Environment, id: str, path: str) -> None:
     """Write a task to a file as JSON Lines, lossless.
 
-    FILE must be new; - is stdout. With the task go the values beside its log and, for a fork, the logs it stands on.
+    FILE must not exist; - is stdout. The file also has the task's large values and, for a fork, the logs it shares.
 
     Example: holdfast export trip-oslo trip-oslo.jsonl
     """
@@ -36,7 +36,7 @@ def export_(environment: Environment, id: str, path: str) -> None:
             sys.stdout.write(shown(line.decode()))
         return
     if os.path.exists(path):
-        raise InvalidValue(f"{path!r} is there already; nothing was written", hint="give a new name")
+        raise InvalidValue(f"{path!r} exists; nothing was written", hint="give another name")
     lines = written = 0
     partial = f"{path}.{os.getpid()}.partial"
     try:

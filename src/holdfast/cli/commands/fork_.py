@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 @command("fork")
 @task_argument
-@click.option("--at", "seq", type=int, metavar="SEQ", help="The last event of its past; else all there is.")
-@click.option("--id", "new", help="The id of the fork; else a new one. The same fork asked for again is found.")
+@click.option("--at", "seq", type=int, metavar="SEQ", help="The last event to keep. Default: all events.")
+@click.option("--id", "new", help="The fork's id. The same fork asked for again is returned. Default: a new id.")
 @click.option(
     "--effects",
     type=click.Choice(["ask", "live", "recorded"]),
     default="ask",
     show_default=True,
-    help="Calls that can be made once: ask first, make them, or only replay.",
+    help="`once` calls of the fork: ask for approval, make them (live), or answer them from the log (recorded).",
 )
-@click.option("--set", "sets", multiple=True, metavar="PATH=JSON", help="Change state.NAME or facts.NAME; repeatable.")
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change state.NAME or facts.NAME in the fork; repeatable.",
+)
 @by_option
 def fork_(
     environment: Environment,
@@ -35,19 +41,20 @@ def fork_(
     sets: tuple[str, ...],
     by: str,
 ) -> None:
-    """Begin a new task whose past is another's, up to an event.
+    """Start a new task from a past event of another task.
 
-    Nothing is copied, and the other task goes on as it was. PATH is a name of the state, state.NAME or facts.NAME.
+    The fork shares the log of ID up to --at and continues on its own from there. ID itself is not changed. VALUE is
+    JSON, or else text.
 
     Example: holdfast fork trip-oslo --at 5 --id trip-oslo-2 --set 'state.max_price=600'
     """
-    from holdfast.cli.input.suggestions import resume_command
+    from holdfast.cli.input.suggestions import is_block, resume_command
 
     patch = _patch(sets)
     app = environment.app()
     id = environment.task(id)
     state = app.fork(id, at=seq, id=new, patch=patch, effects=effects, by=by)
-    resume = resume_command(state.id, None, environment.options)
+    resume = resume_command(state.id, None, environment.options, block=is_block(app, state.id))
     if environment.as_json:
         environment.data(
             {"id": state.id, "from": id, "at": seq, "effects": effects, "status": state.status, "seq": state.seq}
@@ -56,12 +63,12 @@ def fork_(
     environment.lines([state.id])
     environment.say(f"forked from {id} at {'its end' if seq is None else seq}; effects: {effects}")
     environment.say_store()
-    environment.say(f"to go on: {resume}")
+    environment.say(f"to resume it: {resume}")
 
 
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:
     from holdfast import StatePatch
-    from holdfast.cli.input.values import json_value
+    from holdfast.cli.input.values import pair
     from holdfast.core.errors import InvalidValue
 
     if not sets:
@@ -69,14 +76,13 @@ def _patch(sets: tuple[str, ...]) -> StatePatch | None:
     state: dict[str, Any] = {}
     facts: list[dict[str, Any]] = []
     for one in sets:
-        path, equals, text = one.partition("=")
+        path, value = pair(one) if "=" in one else (one, None)
         section, _, name = path.partition(".") if path.startswith(("state.", "facts.")) else ("state", "", path)
-        if not equals or not name or ("." in path and not path.startswith(("state.", "facts."))):
+        if "=" not in one or not name or ("." in path and not path.startswith(("state.", "facts."))):
             raise InvalidValue(
                 f"{one!r} changes nothing; nothing was written",
-                hint="write --set 'state.NAME=JSON' or 'facts.NAME=JSON'",
+                hint="write --set state.price=600 or --set facts.city=oslo",
             )
-        value = json_value(text, path)
         if section == "facts":
             facts.append({"key": name, "value": value, "source": "fork"})
         else:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 @command("gc")
-@click.option("--older-than", metavar="TIME", help='Ended longer ago than this, such as "30d".')
-@click.option("--keep", type=int, metavar="N", help="Keep the newest N that have ended.")
-@click.option("--snapshots-older-than", metavar="TIME", help="Also drop cached states older than this.")
-@click.option("--expired", is_flag=True, help="End and remove what has expired, and nothing else.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--why", default="retention", help="The reason, kept with what is left of them.")
+@click.option("--older-than", metavar="TIME", help='Remove tasks that ended longer ago than this, such as "30d".')
+@click.option("--keep", type=int, metavar="N", help="Keep the newest N ended tasks.")
+@click.option("--snapshots-older-than", metavar="TIME", help="Also remove cached states older than this.")
+@click.option("--expired", is_flag=True, help="Only handle what has expired.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--why", default="retention", help="The reason, recorded with the removed ids.")
 def gc_(
     environment: Environment,
     older_than: str | None,
@@ -31,21 +31,27 @@ def gc_(
     yes: bool,
     why: str,
 ) -> None:
-    """Remove ended tasks that are old; their ids never act again.
+    """Remove old tasks that have ended. Their ids are never reused.
 
-    Unique keys stay taken, and the parents of living forks stay. Tasks that waited for longer than their `expire` are
-    cancelled, and threads, users and records that were not used for so long are removed, whatever else is asked for.
+    Unique keys stay taken. Tasks that a fork was made from are kept. What has expired is handled by every gc: waiting
+    tasks past their `expire` are cancelled, and expired threads, users and records are removed.
 
     Example: holdfast gc --older-than 30d --keep 1000 --dry-run
     """
     from holdfast.cli.show.formatting import times
     from holdfast.cli.show.screen import Progress
     from holdfast.core.errors import InvalidValue
+    from holdfast.engine.reading import values
 
     if older_than is None and keep is None and snapshots_older_than is None and not expired:
-        raise click.UsageError("say what may go: --older-than, --keep, --snapshots-older-than or --expired")
+        raise click.UsageError(
+            "nothing to remove was named; give --older-than, --keep, --snapshots-older-than or --expired"
+        )
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")
+    for name, given in (("older_than", older_than), ("snapshots_older_than", snapshots_older_than)):
+        if given is not None:
+            values.seconds(given, name)
     app = environment.app()
     going = app.collectable(older_than=older_than, keep=keep)
     due = app.expired()

@@ -17,10 +17,9 @@ from holdfast.cli.show.screen import Progress
 @command("import")
 @click.argument("path", metavar="FILE", shell_complete=files)
 def import_(environment: Environment, path: str) -> None:
-    """Bring in what export wrote.
+    """Read a task from a file that `holdfast export` wrote.
 
-    Nothing is written unless every digest holds. What is there already is left as it is, and must be
-    whole. FILE may be - for stdin.
+    Every digest is checked before anything is written. Logs that the store already has are not changed. - is stdin.
 
     Example: holdfast import trip-oslo.jsonl --store other.db
     """
@@ -48,7 +47,7 @@ def import_(environment: Environment, path: str) -> None:
         )
         return
     environment.lines(
-        [f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} brought in, {copied.skipped} there already"]
+        [f"{times(copied.logs, 'log')} with {times(copied.events, 'event')} imported, {copied.skipped} already there"]
     )
     environment.say_store()
 

@@ -18,36 +18,34 @@ if TYPE_CHECKING:
 SECRET = "HOLDFAST_WEBHOOK_SECRET"
 """The environment variable that holds what webhooks are signed with."""
 
-DECLARE = (
-    "to answer this without a person: @tool(reconcile=…) asks the destination, definite=[…] names errors that mean it "
-    "did nothing"
-)
-"""Shown with a call that raised and may have happened."""
-
 
 @command("inbox", lines=True)
-@click.option("--doubts", is_flag=True, help="Only calls in doubt: they may have happened.")
+@click.option("--doubts", is_flag=True, help="Only calls in doubt.")
 @click.option("--questions", is_flag=True, help="Only questions.")
-@click.option("--approvals", is_flag=True, help="Only calls that wait for approval.")
-@click.option("--budgets", is_flag=True, help="Only budgets that are used up.")
-@click.option("--set-aside", is_flag=True, help="Only tasks that are quarantined, or whose log has lost events.")
-@click.option("--no-worker", is_flag=True, help="Only tasks that no worker takes.")
-@click.option("--follow", "-f", is_flag=True, help="Print new entries as they come, from any process.")
-@click.option("--for", "seconds", metavar="TIME", help="With --follow: at most for so long.")
-@click.option("--webhook", metavar="URL", help="With --follow: send new entries there, signed.")
+@click.option("--approvals", is_flag=True, help="Only approvals.")
+@click.option("--budgets", is_flag=True, help="Only used-up budgets.")
+@click.option(
+    "--quarantined", is_flag=True, help="Only quarantined tasks, and tasks whose log is damaged or has lost events."
+)
+@click.option("--set-aside", is_flag=True, hidden=True)  # the name of --quarantined in 0.1
+@click.option("--no-worker", is_flag=True, help="Only tasks that no worker serves.")
+@click.option("--follow", "-f", is_flag=True, help="Keep running, and print new entries as they appear.")
+@click.option("--for", "seconds", metavar="TIME", help="With --follow: for how long.")
+@click.option("--webhook", metavar="URL", help="With --follow: also send new entries to this https address.")
 def inbox_(environment: Environment, follow: bool, seconds: str | None, webhook: str | None, **only: bool) -> None:
-    """List tasks waiting for a person, each with its reason and the command that helps.
+    """List tasks that need a person, each with the reason and the command to type.
 
-    Questions, approvals, calls in doubt, budgets, quarantined tasks, tasks blocked by another task's call in doubt, and
-    tasks that no worker takes. Of several commands the first one helps. Tasks that sleep, or wait for a signal or for a
-    child, are not listed: holdfast list --status waiting. --webhook takes an https address, and signs with
-    HOLDFAST_WEBHOOK_SECRET; what is in the inbox already is not sent.
+    Lists questions, approvals, calls in doubt, used-up budgets, quarantined tasks, tasks blocked by another task's call
+    in doubt, and tasks that no worker serves. Tasks that only sleep, or wait for a signal or a child, are not listed;
+    see `holdfast list --status waiting`.
+
+    --webhook signs with HOLDFAST_WEBHOOK_SECRET. Entries that are in the inbox already are not sent.
 
     Example: holdfast inbox --follow --approvals
     """
     if not follow and (seconds is not None or webhook is not None):
         odd = "--for" if seconds is not None else "--webhook"
-        raise InvalidValue(f"{odd} is for --follow, which was not given", hint="add --follow")
+        raise InvalidValue(f"{odd} needs --follow", hint="add --follow")
     from holdfast.cli.environment import whoami
     from holdfast.cli.input.suggestions import entry_json
 
@@ -61,15 +59,22 @@ def inbox_(environment: Environment, follow: bool, seconds: str | None, webhook:
     elif environment.as_json:
         environment.data([entry_json(one, by, store) for one in found])
     else:
-        _show(environment, app, found, by)
+        _show(environment, app, found, by, follow=follow)
 
 
 def _kinds(
-    *, doubts: bool, questions: bool, approvals: bool, budgets: bool, set_aside: bool, no_worker: bool
+    *,
+    doubts: bool,
+    questions: bool,
+    approvals: bool,
+    budgets: bool,
+    quarantined: bool,
+    set_aside: bool,
+    no_worker: bool,
 ) -> set[str]:
     """The kinds of entries that were asked for; all if none was."""
     chosen = {"doubt": doubts, "blocked": doubts, "question": questions, "approval": approvals, "budget": budgets}
-    chosen |= dict.fromkeys(("quarantined", "diverged", "damaged"), set_aside) | {"no_worker": no_worker}
+    chosen |= dict.fromkeys(("quarantined", "diverged", "damaged"), quarantined or set_aside) | {"no_worker": no_worker}
     return {kind for kind, wanted in chosen.items() if wanted} or set(chosen)
 
 
@@ -86,23 +91,39 @@ def _webhook(url: str | None) -> Webhook | None:
     return Webhook(url, secret)
 
 
-def _show(environment: Environment, app: App, found: Iterator[InboxItem], by: str) -> None:
+def _together(found: Iterator[InboxItem], *, follow: bool) -> Iterator[tuple[InboxItem, int]]:
+    """Return entries, each with how many more are the same: tasks of an agent that no worker takes need one worker."""
+    waiting: dict[tuple[str, ...], list[InboxItem]] = {}
+    for one in found:
+        if one.kind != "no_worker" or follow:
+            yield one, 0
+        else:
+            waiting.setdefault((one.agent, one.name, str(one.prompt)), []).append(one)
+    for first, *others in waiting.values():
+        yield first, len(others)
+
+
+def _show(environment: Environment, app: App, found: Iterator[InboxItem], by: str, *, follow: bool) -> None:
     """Print entries for people."""
-    from holdfast.cli.input.suggestions import LABELS, asked, commands
+    from holdfast.cli.input.suggestions import LABELS, asked, commands, notes
     from holdfast.cli.show.formatting import age, clock
     from holdfast.cli.show.style import clean, held
 
     empty = True
-    for one in found:
+    for one, others in _together(found, follow=follow):
         empty = False
         until = f", until {clock(one.until_us)} UTC" if one.until_us else ""
-        head = environment.style.paint(f"{one.task}  {LABELS[one.kind]}", "bold") + f"  {clean(one.key)}"
+        who = f"{others + 1} tasks of {one.agent}" if others else one.task
+        head = environment.style.paint(f"{who}  {LABELS[one.kind]}", "bold") + f"  {clean(one.key)}"
         environment.lines([f"{head}  {held(f'({age(one.since_us, app.clock.now_us())}{until})')}"])
         environment.lines(
             [
                 f"  {clean(asked(one))}",
-                *(environment.style.paint(f"  {line}", "head") for line in commands(one, by, environment.options)),
-                *([f"  {DECLARE}"] if one.kind == "doubt" and one.prompt is not None else []),
+                *(
+                    environment.style.paint(f"  {line}", "head")
+                    for line in commands(one, by, environment.options)[: 1 if others else None]
+                ),
+                *(f"  {line}" for line in notes(one)),
                 "",
             ]
         )

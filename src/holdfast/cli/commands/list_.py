@@ -27,33 +27,30 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--status", help="pending, running, waiting, completed, failed, cancelled or interrupted.")
 @click.option("--agent", help="Tasks of this agent.")
 @click.option("--stage", help="Tasks in this stage.")
-@click.option("--user", help="Tasks for this person.")
-@click.option("--thread", help="Tasks of this conversation.")
+@click.option("--user", help="Tasks of this user.")
+@click.option("--thread", help="Tasks of this thread.")
 @click.option("--queue", help="Tasks of this queue.")
 @click.option("--parent", metavar="ID", help="Children of this task.")
-@click.option("--waiting", metavar="KIND", help="By what they wait for: person, doubt, timer, signal …")
+@click.option("--waiting", metavar="KIND", help="Tasks that wait for this: person, doubt, timer, signal, child …")
 @click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
-@click.option("--prefix", metavar="TEXT", help="Tasks whose id begins with this.")
-@click.option(
-    "--state-version-below", type=int, metavar="N", help="Tasks whose typed state is of an earlier version than N."
-)
-@click.option("--changed-since", metavar="TIME", help='Changed since then: "2h" ago, or 2026-11-16T08:00.')
-@click.option("--order", help="newest (the default), oldest or changed: last change first.")
-@click.option("--limit", type=int, default=100, show_default=True, help="How many at the most.")
-@click.option("--after", metavar="ID", help="Those after this one: the next page.")
-@click.option("-q", "--quiet", is_flag=True, help="Print ids only, one a line.")
-@click.option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
-@click.option("--for", "seconds", metavar="TIME", help="With --watch: only for so long.")
+@click.option("--prefix", metavar="TEXT", help="Tasks whose id starts with this.")
+@click.option("--state-version-below", type=int, metavar="N", help="Tasks whose typed state has a version below N.")
+@click.option("--changed-since", metavar="TIME", help='Tasks changed since: "2h" ago, or 2026-11-16T08:00.')
+@click.option("--order", help="newest, oldest, or changed (last change first). Default: newest.")
+@click.option("--limit", type=int, default=100, show_default=True, help="The most tasks to print.")
+@click.option("--after", metavar="ID", help="The next page: tasks after this id.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids, one per line.")
+@click.option("--watch", is_flag=True, help="Print the list again when it changes, until Ctrl-C.")
+@click.option("--for", "seconds", metavar="TIME", help="With --watch: for how long.")
 def list_(environment: Environment, quiet: bool, watch: bool, seconds: str | None, **filters: Any) -> None:
     """List tasks, newest first.
 
-    A running task whose process is dead is shown as interrupted: resume it. With -q only ids are printed, for shells.
-    `holdfast ls` is the same command.
+    A running task whose process is dead is shown as interrupted; you can resume it. `holdfast ls` is the same command.
 
     Example: holdfast list --status waiting --agent travel
     """
     if seconds is not None and not watch:
-        raise InvalidValue("--for says how long to watch, and --watch was not given", hint="add --watch")
+        raise InvalidValue("--for needs --watch", hint="add --watch")
     app = environment.app()
     filters["changed_since"] = _since(app, filters["changed_since"])
     if not watch:

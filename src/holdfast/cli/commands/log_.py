@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @command("log", lines=True)
 @task_argument
-@click.option("--follow", "-f", is_flag=True, help="Go on with events as they come, until the task ends.")
-@click.option("--for", "seconds", metavar="TIME", help="With --follow: at most for so long.")
-@click.option("--after", type=int, default=0, metavar="SEQ", help="Only what came after this event.")
-@click.option("--full", is_flag=True, help="Every event, also the small ones.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new events until the task ends.")
+@click.option("--for", "seconds", metavar="TIME", help="With --follow: for how long.")
+@click.option("--after", type=int, default=0, metavar="SEQ", help="Only events after this one.")
+@click.option("--full", is_flag=True, help="Print every event and whole values.")
 def log_(environment: Environment, id: str, follow: bool, seconds: str | None, after: int, full: bool) -> None:
     """Show the timeline of a task: steps, attempts, waits, decisions, cost.
 
     Example: holdfast log @last --follow
     """
     if seconds is not None and not follow:
-        raise InvalidValue("--for says how long to follow, and --follow was not given", hint="add --follow")
+        raise InvalidValue("--for needs --follow", hint="add --follow")
     from holdfast.cli.show import event_lines
     from holdfast.engine.reading.describe import as_json
 

@@ -20,23 +20,40 @@ HOSTS = ("claude", "vscode", "cursor", "windsurf")
 
 @command("mcp")
 @click.argument("words", nargs=-1, metavar="[config HOST]")
-@click.option("--http", "port", type=int, metavar="PORT", help="Serve over HTTP instead; 0 is any free port.")
+@click.option(
+    "--http", "port", type=int, metavar="PORT", help="Serve over HTTP on this port instead; 0 takes any free port."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="With --http: the address.")
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="With --http: a host name clients may use.")
-@click.option("--token-env", metavar="VAR", help="With --http: the variable that has the token clients must send.")
-@click.option("--allow-writes", "writes", is_flag=True, help="Clients may start, patch, signal, fork, cancel tasks.")
-@click.option("--allow-decisions", "decisions", is_flag=True, help="Clients may answer, and approve by a form.")
-@click.option("--trust-elicitation", is_flag=True, help="Forms may decide about calls of risk external_action too.")
-@click.option("--as", "actor", default="mcp", show_default=True, metavar="NAME", help="The name that is recorded.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="With --http: a host name that clients may use; repeatable.",
+)
+@click.option(
+    "--token-env", metavar="VAR", help="With --http: the environment variable with the token that clients must send."
+)
+@click.option("--allow-writes", "writes", is_flag=True, help="Let clients start, patch, signal, fork and cancel tasks.")
+@click.option(
+    "--allow-decisions",
+    "decisions",
+    is_flag=True,
+    help="Let clients answer questions, and let people approve calls in a form of the client.",
+)
+@click.option("--trust-elicitation", is_flag=True, help="Also accept such forms for calls of risk external_action.")
+@click.option(
+    "--as", "actor", default="mcp", show_default=True, metavar="NAME", help="The name recorded for what clients do."
+)
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Serve only tasks of this agent; repeatable.")
 def mcp_(environment: Environment, words: tuple[str, ...], **given: Any) -> None:
     """Serve tasks to MCP clients: coding agents, desktop apps, other agents.
 
-    Over stdin and stdout, or with --http at http://127.0.0.1:PORT/mcp. Clients may only read, unless allowed more.
-    `holdfast mcp config HOST` prints what to put into the settings of claude, vscode, cursor or windsurf, with the
-    options that are given.
+    Serves over stdin and stdout, or with --http at http://127.0.0.1:PORT/mcp. Clients can only read unless you allow
+    more. `holdfast mcp config HOST` prints the settings for claude, vscode, cursor or windsurf, with the options that
+    you give.
 
-    Example: holdfast mcp --store agents.db --allow-writes --as ana
+    Example: holdfast mcp --store holdfast.db --allow-writes --as ana
     """
     if words:
         settings = _config(environment, words, given)
@@ -72,7 +89,7 @@ def _refuse_http_options(where: dict[str, Any]) -> None:
     odd = {"--token-env": where["token_env"], "--allow-host": where["names"]}
     for option, value in odd.items():
         if value:
-            raise InvalidValue(f"{option} is for --http, which was not given", hint="add --http PORT")
+            raise InvalidValue(f"{option} needs --http", hint="add --http PORT")
 
 
 def _token(variable: str | None) -> str:
@@ -91,7 +108,8 @@ def _config(environment: Environment, words: tuple[str, ...], given: dict[str, A
     """Return the settings for a host. Paths are absolute, because a desktop app has no shell and another folder."""
     if words[0] != CONFIG or len(words) != 2 or words[1] not in HOSTS:
         raise InvalidValue(
-            f"{' '.join(words)!r} is not understood", hint=f"use holdfast mcp config {'|'.join(HOSTS)}, or no words"
+            f"{' '.join(words)!r} is not understood",
+            hint=f"write config and one of {', '.join(HOSTS)}: holdfast mcp config claude",
         )
     host, entry = words[1], _entry(environment, words[1], given)
     inside = "servers" if host == "vscode" else "mcpServers"

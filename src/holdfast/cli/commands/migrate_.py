@@ -9,13 +9,13 @@ from holdfast.cli.environment import Environment
 
 
 @command("migrate")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @click.option("--dump-sql", is_flag=True, help="Print the SQL that would be run.")
 def migrate_(environment: Environment, dry_run: bool, dump_sql: bool) -> None:
-    """Bring a store's schema up to date, or show what that would do.
+    """Update the store's schema, or show what that would do.
 
-    Opening a store does the same by itself; this is for a look beforehand. It is one transaction: an
-    interrupted one leaves the store as it was.
+    Opening a store updates it too; this command lets you look first. The update is one transaction: if it is
+    interrupted, the store is as it was.
 
     Example: holdfast migrate --dry-run
     """

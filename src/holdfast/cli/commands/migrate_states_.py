@@ -12,11 +12,11 @@ from holdfast.cli.environment import Environment
 @command("migrate-states")
 @click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
 def migrate_states_(environment: Environment, target: str | None) -> None:
-    """Write the typed state of open tasks under the present version of their agents.
+    """Migrate the typed state of open tasks to their agents' current version.
 
-    The agents' upcasters make it of the state as it is. Without this command, a task is migrated when its state is next
-    written. Agents come from FILE or from pyproject.toml. Tasks that have ended stay as they are; those that a worker
-    has are left to that worker. Ends with 1 if a state could not be migrated.
+    The agents' upcasters convert the state. Without this command, a task is migrated when its state is next written.
+    Agents come from FILE or pyproject.toml. Ended tasks are not changed, and tasks that a worker has are left to it.
+    Exit code: 1 if a state could not be migrated.
 
     Example: holdfast migrate-states agents.py:travel
     """
@@ -31,7 +31,7 @@ def migrate_states_(environment: Environment, target: str | None) -> None:
     if not typed:
         raise InvalidValue(
             "no agent here declares a typed state; nothing was written",
-            hint="name its file: holdfast migrate-states agents.py",
+            hint="name the file of such an agent: holdfast migrate-states agents.py",
         )
     app = environment.app(agents=known)
     done = {one.name: app.migrate_states(one) for one in typed}

@@ -20,8 +20,8 @@ from holdfast.cli.environment import Environment
 def reject_(environment: Environment, id: str, call: str, target: str | None, resume: bool, **given: Any) -> None:
     """Reject a call that waits for approval, for good.
 
-    The call fails with ApprovalDenied, also when the task is resumed. CALL is its key, or the name of its tool if only
-    one waits.
+    The call fails with ApprovalDenied, also when the task is resumed. CALL is the call's key, or the name of its tool
+    if only one waits.
 
     Example: holdfast reject trip-oslo book_flight#1 --bound 3f2a90c11b7e --by ana --why "too dear"
     """

@@ -10,12 +10,12 @@ from holdfast.cli.environment import Environment
 
 @command("reopen")
 @task_argument
-@click.option("--deadline", metavar="TIME", help='By when it must be done now, such as "10m".')
+@click.option("--deadline", metavar="TIME", help='How long it may take from now on, such as "10m".')
 @by_options
 def reopen_(environment: Environment, id: str, deadline: str | None, by: str, why: str) -> None:
     """Make a failed or quarantined task pending for workers.
 
-    Nothing is run here: a worker takes it. The step that ended a failed task is tried afresh.
+    Nothing is run here: a worker takes the task. The failed step gets fresh attempts.
 
     Example: holdfast reopen trip-oslo --why "the server is back"
     """

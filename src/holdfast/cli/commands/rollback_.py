@@ -10,10 +10,10 @@ from holdfast.cli.environment import Environment
 
 @command("rollback")
 @task_argument
-@click.option("--steps", type=click.IntRange(min=1), help="Back by so many steps; else by one.")
-@click.option("--versions", type=click.IntRange(min=1), help="Back by so many changes of the state.")
-@click.option("--to", "to", metavar="SEQ|LABEL", help="Back to this event, or to this checkpoint.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Go back by N steps. Default: 1.")
+@click.option("--versions", type=click.IntRange(min=1), metavar="N", help="Go back by N changes of the state.")
+@click.option("--to", "to", metavar="SEQ|LABEL", help="Go back to this event, or to this checkpoint.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @by_options
 def rollback_(
     environment: Environment,
@@ -25,10 +25,11 @@ def rollback_(
     by: str,
     why: str,
 ) -> None:
-    """Take a task back by steps, by changes of its state, to an event or to a checkpoint.
+    """Roll a task back by steps or state changes, or to an event or checkpoint.
 
-    Itself an event: the history is kept, and what touched the world is not done again. Refused while a call is in
-    doubt. Asked for more steps or changes than there are, it goes back to before the first.
+    A rollback is recorded as an event: the history is kept, and calls that changed the world are not repeated. It is
+    refused while a call is in doubt. If --steps or --versions is more than there are, the task goes back to before the
+    first one.
 
     Example: holdfast rollback trip-oslo --to 5 --yes --why "wrong seat"
     """
@@ -43,7 +44,7 @@ def rollback_(
     app = environment.app()
     id = environment.task(id)
     app.get(id)
-    environment.may(f"Take {id} back {back}?", yes=yes)
+    environment.may(f"Roll {id} back {back}?", yes=yes)
     changed(
         environment,
         id,

@@ -15,23 +15,29 @@ from holdfast.cli.show.style import held
 @command("run", lines=True)
 @click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
 @param_option
-@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
-@click.option("--id", "id", help="The task's id; else a new one. An id that is there goes on.")
-@click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
-@click.option("--user", help="The person it is for.")
-@click.option("--thread", help="The conversation it belongs to.")
-@click.option("--deadline", metavar="TIME", help='When it must be done, such as "10m".')
+@click.option(
+    "--input",
+    "file",
+    metavar="FILE",
+    help="The agent's input: a file with a JSON object, or - for stdin.",
+    shell_complete=files,
+)
+@click.option("--id", "id", help="The task's id. If it exists, that task is resumed. Default: a new id.")
+@click.option("--mock", is_flag=True, help="Call the tools' mocks instead of the tools, so nothing outside is changed.")
+@click.option("--user", help="The user the task belongs to.")
+@click.option("--thread", help="The thread (conversation) the task belongs to.")
+@click.option("--deadline", metavar="TIME", help='How long the task may take, such as "10m"; then it fails.')
 @click.option(
     "--hold", metavar="TIME", default="60s", show_default=True, help="How long to block while the task sleeps."
 )
-@click.option("--wait", metavar="TIME", default="0s", help="How long to wait for another process that has it.")
+@click.option("--wait", metavar="TIME", default="0s", help="How long to wait if another process is working on it.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def run_(environment: Environment, target: str | None, id: str | None, **given: Any) -> None:
-    """Start a task, or go on with it, until it ends or waits.
+    """Start a task, or resume it, and work on it until it ends or waits.
 
-    The agent comes from FILE, or from the files that [tool.holdfast] agents of pyproject.toml names. What it returns
-    is printed on stdout, progress on stderr; what it prints itself goes to stderr too. Ends with 0 if the task
-    completed, 1 if it failed, 6 if it waits. Ctrl-C once stops after the step under way.
+    The agent comes from FILE. Without FILE it comes from the files that [tool.holdfast] agents in pyproject.toml lists.
+    The result is printed on stdout. Progress, and what the agent prints, goes to stderr. Exit code: 0 if the task
+    completed, 1 if it failed, 6 if it waits. Ctrl-C once: stop after the current step.
 
     Example: holdfast run examples/meeting_recap.py -p meeting=planning -p to=ana@example.com -p notes="Ben helps."
     """
@@ -43,7 +49,7 @@ def run_(environment: Environment, target: str | None, id: str | None, **given: 
     environment.runs_agents()
     input = typed.parameters(given["params"], given["file"])
     agent, known = agents.agent_named(target)
-    typed.check(agent, input, given["params"])  # before a store is made for nothing
+    input = typed.fitted(agent, input, given["params"])  # before a store is made for nothing
     for name in ("deadline", "hold", "wait"):
         values.seconds(given[name] or 0, name)
     if given["user"] is not None:

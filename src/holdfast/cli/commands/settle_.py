@@ -15,9 +15,11 @@ from holdfast.cli.environment import Environment
 @task_argument
 @click.argument("call", shell_complete=waited_for("doubt"))
 @resume_option
-@click.option("--happened", is_flag=True, help="It happened: the destination says so.")
-@click.option("--did-not-happen", is_flag=True, help="It did not happen, and will not.")
-@click.option("--result", metavar="JSON", help="The result of a call that happened, of the type that its tool returns.")
+@click.option("--happened", is_flag=True, help="The call happened; you have checked.")
+@click.option("--did-not-happen", is_flag=True, help="The call did not happen, and will not.")
+@click.option(
+    "--result", metavar="VALUE", help="With --happened: the value that the tool returned, as JSON, or else text."
+)
 @by_options
 def settle_(
     environment: Environment,
@@ -30,13 +32,14 @@ def settle_(
     resume: bool,
     **given: Any,
 ) -> None:
-    """Say whether a call in doubt happened.
+    """Record whether a call in doubt happened.
 
-    Look at the destination first: Holdfast believes what you say. After --did-not-happen, a call that a crash or a time
-    limit cut off is made when the task is resumed; a call that raised fails with its error, or is retried if attempts
-    are left. You can settle it again, differently, until the task is resumed.
+    Check at the destination first: Holdfast does not ask again. Give --result if the tool returns a value; without it
+    the recorded result is null. After --did-not-happen, a call that was cut off by a crash or a time limit is made when
+    the task is resumed. A call that raised fails with its error, or is retried if attempts are left. You can change the
+    settlement until the task is resumed.
 
-    Example: holdfast settle trip-oslo book_flight#1 --happened --result '"ticket-7"' --by ana
+    Example: holdfast settle trip-oslo book_flight#1 --happened --result ticket-7 --by ana
     """
     from holdfast.cli.input import values
     from holdfast.cli.work.decisions import decided
@@ -45,7 +48,7 @@ def settle_(
         raise click.UsageError(f"say --happened or --did-not-happen{', not both' if happened else ''}")
     if result is not None and not happened:
         raise click.UsageError("--result is for a call that happened")
-    value = None if result is None else values.json_value(result, "--result")
+    value = None if result is None else values.value(result)
     said = "it happened" if happened else "it did not happen"
     decided(
         environment,

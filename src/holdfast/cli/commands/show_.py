@@ -9,10 +9,13 @@ import click
 
 from holdfast.cli.command import command, task_argument
 from holdfast.cli.environment import Environment
+from holdfast.core.events import ANNOUNCED
 
 if TYPE_CHECKING:
     from holdfast import TaskState
     from holdfast.cli.show.style import Style
+    from holdfast.engine.reading.inbox import InboxItem
+    from holdfast.engine.reading.steps import StepState
 
 
 _TOLD = (("completed", "done"), ("failed", "error"), ("waiting", "waiting_feedback"))
@@ -21,14 +24,14 @@ _TOLD = (("completed", "done"), ("failed", "error"), ("waiting", "waiting_feedba
 
 @command("show")
 @task_argument
-@click.option("--at", "seq", type=int, metavar="SEQ", help="As it was just after this event.")
+@click.option("--at", "seq", type=int, metavar="SEQ", help="Show it as it was just after this event.")
 def show_(environment: Environment, id: str, seq: int | None) -> None:
     """Show a task as it is now, or as it was just after an event.
 
     Example: holdfast show trip-oslo --at 7
     """
     from holdfast.cli.environment import whoami
-    from holdfast.cli.input.suggestions import entry_json, resume_command, waiting_lines
+    from holdfast.cli.input.suggestions import entry_json, is_block, resume_command
     from holdfast.cli.work.task import failure_lines
 
     app = environment.app()
@@ -48,10 +51,29 @@ def show_(environment: Environment, id: str, seq: int | None) -> None:
         environment.lines(
             ["", *(environment.style.paint(line, "bad") for line in failure_lines(state, environment.debug))]
         )
-    if seq is None and (state.waiting is not None or state.interrupted):
-        resume = resume_command(id, None, store)
-        why = waiting_lines(state, entries, whoami(), store, resume) if state.waiting else iter((f"go on: {resume}",))
-        environment.lines(["", *(environment.style.paint(line, "warn") for line in why)])
+    if seq is None:
+        resume = resume_command(id, None, store, block=is_block(app, id))
+        todo = list(_todo(environment, state, entries, resume))
+        environment.lines(["", *(environment.style.paint(line, "warn") for line in todo)] if todo else [])
+
+
+def _todo(environment: Environment, state: TaskState, entries: list[InboxItem], resume: str) -> Iterator[str]:
+    """Return what can be done about a task now, with the commands to type; nothing if it needs nothing."""
+    from holdfast.cli.environment import whoami
+    from holdfast.cli.input.suggestions import RUN_AGAIN, command, waiting_lines
+    from holdfast.cli.work.task import UNDONE, after_failure, was_rejected, was_undone
+
+    if state.waiting is not None:
+        yield from waiting_lines(state, entries, whoami(), environment.options, resume)
+    elif state.interrupted:
+        yield f"to resume it: {resume}"
+    elif state.status == "failed":
+        yield from after_failure(environment, state, resume)
+        if resume != RUN_AGAIN and not was_undone(state) and not was_rejected(state):
+            yield f"or leave it to a worker: {command('reopen', state.id, options=environment.options)}"
+    elif state.status == "cancelled":
+        earlier = command("fork", state.id, options=environment.options)
+        yield UNDONE if was_undone(state) else f"to start a new task from its end: {earlier}"
 
 
 def _more(state: TaskState) -> dict[str, Any]:
@@ -127,6 +149,11 @@ def _decision(one: dict[str, Any]) -> str:
     return f"{one['question']} {shown(one['choice'])}" + (f", {one['why']}" if one["why"] else "")
 
 
+def _effect(step: StepState) -> str:
+    """Return the effect of a call. Older logs do not say which a call had that was never made."""
+    return step.effect if step.tool and (step.attempts or step.effect in ANNOUNCED) else ""
+
+
 def _steps(state: TaskState, style: Style) -> Iterator[str]:
     from holdfast.cli.show.formatting import length, shown
     from holdfast.cli.show.table import Cell, table
@@ -140,7 +167,7 @@ def _steps(state: TaskState, style: Style) -> Iterator[str]:
         came = f"{step.failure.type}: {step.failure.message}" if step.failure is not None else shown(step.result)
         came = "" if step.status not in ("completed", "failed") else came
         told = Cell(words.get(step.status, step.status), tones.get(step.status, "plain"))
-        rows.append([step.key, told, str(step.attempts), took, step.effect if step.tool else "", came])
+        rows.append([step.key, told, str(step.attempts), took, _effect(step), came])
     if rows:
         yield ""
         heads = ["STEP", "STATUS", "TRIES", "TOOK", "EFFECT", "RESULT"]

@@ -12,13 +12,13 @@ from holdfast.cli.environment import Environment
 @task_argument
 @click.argument("name")
 @click.argument("value", required=False)
-@click.option("--by", default="", help="Who says it.")
+@click.option("--by", default="", help="The sender, recorded with the signal. Default: none.")
 def signal_(environment: Environment, id: str, name: str, value: str | None, by: str) -> None:
-    """Tell a task that something happened.
+    """Send a signal to a task.
 
-    VALUE is text, := and JSON, or - for stdin. A task that is not there yet where it waits for it finds it later.
+    A signal is kept until the task waits for it. VALUE is JSON, or else text; - reads stdin. Default: null.
 
-    Example: holdfast signal order-7 paid ':={"cents": 4400}'
+    Example: holdfast signal order-7 paid '{"cents": 4400}'
     """
     from holdfast.cli.input import values
     from holdfast.cli.input.changes import changed

@@ -8,7 +8,7 @@ from holdfast.cli.environment import Environment
 
 @command("stats")
 def stats_(environment: Environment) -> None:
-    """Count tasks, events, bytes, and what waits in queues.
+    """Count tasks, events, bytes and queued tasks.
 
     Example: holdfast stats --json
     """

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 @command("test", store=False)
 @click.argument("target", metavar="[FILE][:AGENT]", required=False, shell_complete=files)
 @param_option
-@click.option("--input", "file", metavar="FILE", help="A JSON object for the agent; - is stdin.", shell_complete=files)
-@click.option("--mock", is_flag=True, help="Let tools be answered by their mocks: nothing outside is touched.")
-@click.option("--crash", is_flag=True, help="Crash it everywhere, and see that it survives each time.")
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="With --crash: only so many places.")
-@click.option("--user", help="The person it is for.")
+@click.option(
+    "--input",
+    "file",
+    metavar="FILE",
+    help="The agent's input: a file with a JSON object, or - for stdin.",
+    shell_complete=files,
+)
+@click.option("--mock", is_flag=True, help="Call the tools' mocks instead of the tools, so nothing outside is changed.")
+@click.option("--crash", is_flag=True, help="Also crash it at every point, and check that it recovers each time.")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="With --crash: try only N of the points.")
+@click.option("--user", help="The user the task belongs to.")
 def test_(
     environment: Environment,
     target: str | None,
@@ -34,13 +40,13 @@ def test_(
     crash: bool,
     **more: Any,
 ) -> None:
-    """Try an agent in a throw-away store: with mocks, or crashed everywhere.
+    """Test an agent in a temporary store: with mocks, or with crashes.
 
-    Runs it, runs it again and sees that nothing is done twice, and verifies the log. With --crash it is crashed at
-    every place where it could be, and must come to the same end each time. Ends with 1 if it does not pass. Without
-    --mock tools are called: use it where they may be. Without input, the example is used that the agent declares:
-    @agent(example={"notes": "q3"}, check=lambda done: done.result == "msg-0"). Without AGENT, every agent of the file
-    that has an example is tried.
+    Runs the agent twice, checks that the second run repeats nothing, and verifies the log. With --crash the agent is
+    also crashed at every point, and must reach the same end each time. Without --mock the real tools are called.
+
+    Without input, the agent's own example is used: @agent(example={"notes": "q3"}, check=lambda done: done.result).
+    Without AGENT, every agent of FILE that has an example is tested. Exit code: 1 if a test fails.
 
     Example: holdfast test agents.py:recap --mock --param notes="q3 went well"
     """
@@ -53,8 +59,9 @@ def test_(
     given = values.parameters(params, file)
     chosen, known, several = _chosen(target, has_input=bool(params) or file is not None)
     inputs = [given if file is not None else {**(one.example or {}), **given} for one in chosen]
-    for one, input in zip(chosen, inputs, strict=True):
-        _fits(one, input, params, is_example=not (params or file))
+    inputs = [
+        _fitted(one, input, params, is_example=not (params or file)) for one, input in zip(chosen, inputs, strict=True)
+    ]
     found: list[dict[str, Any]] = []
     with Screen().prints():
         for one, input in zip(chosen, inputs, strict=True):
@@ -87,20 +94,20 @@ def _chosen(target: str | None, *, has_input: bool) -> tuple[list[Agent], list[A
     return [agent], known, False
 
 
-def _fits(agent: Agent, input: dict[str, Any], params: tuple[str, ...], *, is_example: bool) -> None:
-    """Refuse input that the agent does not take; where there is none, say how to declare an example."""
+def _fitted(agent: Agent, input: dict[str, Any], params: tuple[str, ...], *, is_example: bool) -> dict[str, Any]:
+    """Return input that the agent takes, or refuse it; where there is none, say how to declare an example."""
     from holdfast.cli.input import values
 
     try:
-        values.check(agent, input, params)
+        return values.fitted(agent, input, params)
     except InvalidInput as error:
         if is_example:
-            hint = f"mend example= of {agent.name}" if agent.example is not None else _DECLARE
+            hint = f"fix example= of {agent.name}" if agent.example is not None else _DECLARE
             raise InvalidInput(error.message, hint=hint, **error.details) from None
         raise
 
 
-_DECLARE = 'give --param KEY=TEXT, or declare one: @agent(example={"KEY": "TEXT"})'
+_DECLARE = 'give -p name=value, or declare one: @agent(example={"name": "value"})'
 
 
 def _tried(agent: Agent, known: list[Agent], input: dict[str, Any], mock: bool, user: str | None) -> dict[str, Any]:

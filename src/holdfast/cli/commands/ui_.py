@@ -19,15 +19,23 @@ if TYPE_CHECKING:
 
 @command("ui")
 @click.argument("target", metavar="[FILE[:AGENT]]", required=False, shell_complete=files)
-@click.option("--port", type=int, metavar="N", help="The port; else 7433, or the next that is free. 0 is any.")
+@click.option(
+    "--port", type=int, metavar="N", help="The port; 0 takes any free port. Default: 7433, or the next free one."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
-@click.option("--read-only", is_flag=True, help="Show tasks only; each button shows the command instead.")
+@click.option("--read-only", is_flag=True, help="Only show tasks; buttons show the command to type.")
 @by_option
-@click.option("--no-open", is_flag=True, help="Print the link, and open no browser.")
+@click.option("--no-open", is_flag=True, help="Print the link without opening a browser.")
 @click.option("--link", "link_only", is_flag=True, help="Print a new link for a page that is running.")
-@click.option("--behind-proxy", is_flag=True, help="With --host: a proxy before this page encrypts the way to it.")
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="With a proxy: the host name people use.")
-@click.option("--for", "seconds", metavar="TIME", help="End by itself after so long.")
+@click.option("--behind-proxy", is_flag=True, help="With --host: the page is behind a proxy with TLS.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="With --behind-proxy: a host name that people use; repeatable.",
+)
+@click.option("--for", "seconds", metavar="TIME", help="Stop after this time.")
 def ui_(
     environment: Environment,
     target: str | None,
@@ -41,11 +49,11 @@ def ui_(
     names: tuple[str, ...],
     seconds: str | None,
 ) -> None:
-    """See and steer tasks in a browser, on this machine.
+    """See and control tasks in a browser, on this machine.
 
-    Opens a page that shows tasks as they run: each step, who held the task, its state at any moment, and the inbox.
-    What you do there is recorded with your name. The link logs in once; --link prints another. With FILE, tasks of its
-    agents can be started there, and destinations of calls in doubt asked again; agents themselves run in workers.
+    The page shows tasks while they run: steps, workers, the state after any event, and the inbox. What you do there is
+    recorded with your name. The printed link logs in once; --link prints a new one. With FILE you can start tasks of
+    its agents, and ask the destinations of calls in doubt again. Agents themselves run in workers.
 
     Example: holdfast ui agents.py --store holdfast.db
     """

@@ -13,9 +13,9 @@ from holdfast.cli.failures.refusal import FAILED
 @command("verify")
 @click.argument("id", required=False, shell_complete=ids)
 def verify_(environment: Environment, id: str | None) -> None:
-    """Walk the chains of digests and name what is not as it was written.
+    """Check that no stored event was changed or lost.
 
-    One task, or every log there is. Ends with 1 if something is damaged.
+    Checks the chain of digests of one task, or of every log in the store. Exit code: 1 if something is damaged.
 
     Example: holdfast verify
     """

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @command("workers", lines=True)
 def workers_(environment: Environment) -> None:
-    """List workers that are alive, and what they serve.
+    """List running workers and what they serve.
 
-    BUSY is how many tasks the worker's process holds, of how many it works on at a time. A
-    clogged worker takes no more tasks: too many abandoned threads still run in it.
+    BUSY is the number of tasks that the worker's process has, and the most it takes. A clogged worker takes no more
+    tasks: too many abandoned threads still run in it.
 
     Example: holdfast workers
     """
@@ -29,7 +29,7 @@ def workers_(environment: Environment) -> None:
         environment.rows([_row(one) for one in found])
         return
     if not found:
-        environment.say(f"no worker is alive in {environment.where}; start one: holdfast worker FILE")
+        environment.say(f"no worker is running in {environment.where}; start one: holdfast worker FILE")
         return
     tenants = any(one.serving.namespaces != ("",) for one in found)
     now, rows = app.clock.now_us(), list[list[Any]]()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import click
 
 import holdfast
 from holdfast import App
+from holdfast.cli.command import Command
 from holdfast.cli.demo import agent as demo_agent
 from holdfast.cli.demo.files import cleared
+from holdfast.cli.demo.page import WatchedPage, watched
 from holdfast.cli.demo.story import Say, Story, timeline
 from holdfast.cli.demo.world import DemoWorld
 from holdfast.cli.failures.refusal import refusing
@@ -29,32 +32,43 @@ LOOK_EVERY_SECONDS = 0.02
 PATIENCE_SECONDS = 30.0
 
 
-@click.command()
-@click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="Where to keep the demo's log.")
+@click.command(cls=Command)
+@click.option("--store", "path", default="holdfast-demo.db", show_default=True, help="The demo's store, a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print what happened as one JSON document.")
+@click.option("--ui", "with_page", is_flag=True, help="Watch it on the page, at a slower pace; Ctrl-C ends it.")
+@click.option("--no-open", is_flag=True, help="With --ui: print the link, and open no browser.")
 @click.pass_context
-def demo(ctx: click.Context, path: str, as_json: bool) -> None:
+def demo(ctx: click.Context, path: str, as_json: bool, with_page: bool, no_open: bool) -> None:
     """Kill an agent with SIGKILL after it charged a card, and see that it is charged once.
 
-    Needs no key and no network, and takes three seconds. What an earlier demo left is replaced.
+    Needs no API key and no network, and takes three seconds. The store of an earlier demo is replaced.
 
-    Example: holdfast demo --store /some/where/demo.db
+    Example: holdfast demo --ui --store /some/where/demo.db
     """
     ctx.color = _wants_colour()
+    if ctx.get_parameter_source("path") is click.core.ParameterSource.DEFAULT:
+        before: dict[str, str | None] = ctx.find_root().obj or {}
+        path = before.get("store") or path
     say: Say = (lambda line: None) if as_json else click.echo
-    with refusing(as_json=as_json), cleared(path) as world, holdfast.open(path) as app:
+    with ExitStack() as stack:
+        stack.enter_context(refusing(as_json=as_json))
+        world, app = stack.enter_context(cleared(path)), stack.enter_context(holdfast.open(path))
+        page = stack.enter_context(watched(path, opens=not no_open)) if with_page else None
         began = time.monotonic()
         say("An agent handles an order in nine steps. It charges a card, and it is killed before it can")
         say("write that down. Then it is started again.\n")
         say(f"  the agent  {_short(AGENT_FILE)}\n  its log    {path}")
         say(f"  the world  {path}-world, what a pretend bank and mail server have seen")
         story = Story(app, say)
-        ends = _work_twice(app, path, story, world, say)
+        ends = _work_twice(app, path, story, world, say, page)
         facts = _facts(app, path, story, world, ends) | {"seconds": round(time.monotonic() - began, 3)}
         if as_json:
             click.echo(values.text(facts))
         else:
             _conclude(app, path, facts)
+        if page is not None:
+            say("\nThe page stays up until Ctrl-C.")
+            page.wait()
     if not (facts["once"] and facts["intact"]):
         ctx.exit(1)
 
@@ -69,22 +83,29 @@ def _wants_colour() -> bool | None:
 # The two processes
 
 
-def _work_twice(app: App, path: str, story: Story, world: DemoWorld, say: Say) -> list[dict[str, Any]]:
-    """Let a process work until it is killed, and another one go on; gives how each ended."""
-    first = _work(app, [path, "--crash"], story, say, "works on it")
+def _work_twice(
+    app: App, path: str, story: Story, world: DemoWorld, say: Say, page: WatchedPage | None
+) -> list[dict[str, Any]]:
+    """Let a process work until it is killed, and another one continue; return how each ended."""
+    pace = [] if page is None else ["--slow"]
+    first = _work(app, [path, "--crash", *pace], story, say, "works on it", page)
     if first["returncode"] != -signal.SIGKILL:
         raise _odd_end(first)
     killed = f"Process {first['pid']} was killed with SIGKILL (return code {first['returncode']})"
     say(click.style(f"{killed}: after the charge, before it was recorded.", fg="red"))
     say(f"     the bank has {_times(world.count('charge'), 'charge')}; the log has an announcement, and no outcome")
-    second = _work(app, [path], story, say, "runs the same file, on the same task")
+    if page is not None:
+        page.pause()
+    second = _work(app, [path, *pace], story, say, "runs the same file, on the same task")
     if second["returncode"] != 0 or app.get(TASK).status != "completed":
         raise _odd_end(second)
     return [first, second]
 
 
-def _work(app: App, arguments: list[str], story: Story, say: Say, how: str) -> dict[str, Any]:
-    """Run the agent's file as a process of its own, and tell what appears in the log until it ends."""
+def _work(
+    app: App, arguments: list[str], story: Story, say: Say, how: str, page: WatchedPage | None = None
+) -> dict[str, Any]:
+    """Run the agent's file as a process of its own, and print what appears in the log until it ends."""
     command = [sys.executable, "-P", AGENT_FILE, *arguments]
     until = time.monotonic() + PATIENCE_SECONDS
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
@@ -95,6 +116,8 @@ def _work(app: App, arguments: list[str], story: Story, say: Say, how: str) -> d
                     why = f"process {process.pid} of the demo took longer than {PATIENCE_SECONDS:.0f} s"
                     raise holdfast.TimeLimit(why, hint="it was stopped; run the demo again")
                 _tell_news(app, story)
+                if page is not None and story.seq and page.show(TASK):
+                    say(f"     watch it: {page.link(TASK)}")
                 time.sleep(LOOK_EVERY_SECONDS)
         finally:
             process.kill()
@@ -144,7 +167,7 @@ def _facts(app: App, path: str, story: Story, world: DemoWorld, ends: list[dict[
 
 def _conclude(app: App, path: str, facts: dict[str, Any]) -> None:
     first, second = facts["processes"]
-    killed = f"-- process {first['pid']} is killed; process {second['pid']} goes on --"
+    killed = f"-- process {first['pid']} is killed; process {second['pid']} resumes --"
     click.echo(f"\nThe log of {TASK}:")
     for line in timeline(app, TASK, {first["last_seq"]: killed}):
         click.echo(line)
@@ -174,7 +197,18 @@ def _suggest(path: str, killed_at: int) -> None:
     click.echo(
         f"      see what the log knows; add --at {killed_at} for the moment of the kill, or try log instead of show"
     )
+    click.echo(f"  {python} -m holdfast ui --store {store}")
+    click.echo(f"      see it in a browser: {_on_the_page(path)}")
     click.echo(f"To remove everything the demo left: rm {store}*")
+
+
+def _on_the_page(path: str) -> str:
+    """The task's address on the page that is up, or on the one that would be."""
+    with suppress(holdfast.MissingExtra):
+        from holdfast.web import serving
+
+        return serving.task_link(path, "", TASK) or f"{serving.shown_url('localhost', serving.PORT)}/tasks/{TASK}"
+    return f"/tasks/{TASK}; needs the extra ui"
 
 
 def _python() -> str:

@@ -1,7 +1,7 @@
 """The agent of `holdfast demo`: it handles an order in nine steps, with nothing but what every program can use.
 
-python demo_agent.py agents.db --crash     kills itself in step 6: charged, and not recorded
-python demo_agent.py agents.db             goes on from there; once more, and nothing is left to do
+python demo_agent.py demo.db --crash     kills itself in step 6: charged, and not recorded
+python demo_agent.py demo.db             resumes from there; once more, and nothing is left to do
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ def handle_order(task: Task, number: int) -> str:
     task.decide("which carrier?", carrier, why="the cheapest", options=list(prices))
     invoice = task.step(draft_invoice, order, prices[carrier])  # 4
 
+    task.done("check")
     task.stage("paying")
     task.state.reservation = task.call(reserve_goods, item=order["item"], count=order["count"])  # 5
     task.state.receipt = task.call(charge_card, card=order["card"], euros=invoice["euros"])  # 6
+    task.done("charge")
 
     task.stage("telling")
     text = task.step(write_email, order, task.state.receipt)  # 7
     message = task.call(send_email, to=order["to"], text=text)  # 8
+    task.done("tell the customer")
     task.note("told", order["to"])
     return task.step(file_order, number, task.state.receipt, message)  # 9
 
@@ -104,7 +107,7 @@ def file_order(number: int, receipt: str, message: str) -> str:
 
 
 def work() -> None:
-    time.sleep(0.12)  # here an agent of yours would call a model, or a service
+    time.sleep(1.0 if "--slow" in sys.argv else 0.12)  # here an agent of yours would call a model, or a service
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def _is_ours(path: Path) -> bool:
 
 def _taken(path: str) -> holdfast.InvalidValue:
     hint = "move it away, or give the demo a file of its own: holdfast demo --store another.db"
-    return holdfast.InvalidValue(f"{path!r} is there already and is not a demo's; it was not touched", hint=hint)
+    return holdfast.InvalidValue(f"{path!r} exists and is not a demo's; it was not touched", hint=hint)
 
 
 def _lock(file: int, path: str) -> None:

@@ -124,6 +124,8 @@ def _told(event: ev.Event, app: App) -> tuple[str, str]:
             return question, f"{plain(event.choice)}, {why}"
         case ev.PlanSet(steps=steps):
             return "", ", ".join(steps)
+        case ev.PlanStepDone(step=step):
+            return step, ""
         case _:
             about = next((getattr(event, name) for name in ("key", "name", "stage") if hasattr(event, name)), "")
             value = next((getattr(event, name) for name in ("value", "result") if hasattr(event, name)), None)

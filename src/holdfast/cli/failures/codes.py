@@ -1,4 +1,4 @@
-"""What each error's code means: what is on record after it, and what to do, as commands."""
+"""What each error code means: what is on record after it, and what to do, as commands."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ _SAFE = "What was acknowledged before is safe; this write was not made."
 _UNTOUCHED = "The store was not touched."
 
 CODES: dict[str, Code] = {
-    "holdfast": Code("What was acknowledged is on record.", ("holdfast doctor   looks at the store and its place",)),
+    "holdfast": Code(
+        "What was acknowledged is on record.", ("holdfast doctor   checks the store and its environment",)
+    ),
     "task-not-found": Code(
         NOTHING,
-        ("holdfast list   shows the tasks of this store", "holdfast list --store PATH   looks in another store"),
+        ("holdfast list   lists the tasks of this store", "holdfast list --store PATH   lists those of another store"),
     ),
     "task-exists": Code(NOTHING, ("choose another --id, or leave it out to get a new one",)),
-    "task-collected": Code(NOTHING, ("start new work under a new --id: an old id never acts again",)),
+    "task-collected": Code(NOTHING, ("start new work under a new --id: an old id is never used again",)),
     "task-failed": Code(
         NOTHING,
         (
-            "holdfast show {id}   shows how far it came, and why it has no result",
-            "holdfast resume {id} FILE   lets a failed task go on",
+            "holdfast show {id}   shows how far it got, and why it has no result",
+            "holdfast resume {id} FILE   tries the failed step again",
         ),
     ),
     "task-finished": Code(
         NOTHING,
         (
-            "holdfast resume {id} FILE   lets a failed task go on, unless it was undone",
-            "holdfast fork {id} --at SEQ   goes on from any point of it",
+            "holdfast resume {id} FILE   resumes a failed task, unless it was compensated",
+            "holdfast fork {id} --at SEQ   starts a new task from any event of it",
         ),
     ),
     "queue-full": Code(
@@ -51,161 +53,187 @@ CODES: dict[str, Code] = {
     "thread-busy": Code(
         NOTHING,
         (
-            "holdfast log {id} --follow   watches the task that is under way",
-            "holdfast cancel {id}   ends it",
+            "holdfast log {id} --follow   follows the task that is running",
+            "holdfast cancel {id}   cancels it",
         ),
     ),
     "thread-not-found": Code(
         NOTHING,
-        ("holdfast list --thread ID   lists the tasks of a thread",),
+        ("holdfast list   lists the tasks of this store",),
+    ),
+    "export-failed": Code(
+        "Nothing of the store was changed. Spans that the collector took stay there; sending again doubles none.",
+        ("holdfast traces export --endpoint http://HOST:4318   sends to another collector",),
     ),
     "task-busy": Code(
         NOTHING,
         (
-            "holdfast log {id} --follow   watches the worker that has it",
-            "holdfast run … --wait 1m   waits for it",
-            "holdfast cancel {id}   stops it",
+            "holdfast log {id} --follow   follows the task while its worker works on it",
+            "holdfast resume {id} FILE --wait 1m   waits for that worker",
+            "holdfast cancel {id}   cancels the task",
         ),
     ),
     "input-conflict": Code(
         NOTHING,
         (
-            "holdfast resume {id} FILE   goes on with its first input, unless it has ended",
-            "other work needs another --id",
+            "holdfast resume {id} FILE   resumes it with its first input, unless it has ended",
+            "choose another --id for other work",
         ),
     ),
     "step-failed": Code(
         "The failed step and its attempts are on record.",
-        ("in the agent: catch StepFailed to go on without it", "holdfast resume ID FILE   tries the step afresh"),
+        (
+            "holdfast resume {id} FILE   tries the step again",
+            "in the agent: catch StepFailed to continue without the step",
+        ),
     ),
     "approval-denied": Code(
-        "The refusal is on record; the call was not made, and stays refused.",
-        ("in the agent: catch ApprovalDenied to go on without it",),
+        "The rejection is on record. The call was not made, and stays rejected.",
+        (
+            "in the agent: catch ApprovalDenied to continue without the call",
+            "holdfast fork {id} --at SEQ   starts a new task from an event before the request",
+        ),
     ),
     "step-changed": Code(
-        "Nothing was run, and the recorded step is kept as it was; a task that does not catch it fails.",
+        "Nothing was run, and the recorded step is kept. If the agent does not catch this, the task fails.",
         (
             "keep the recorded result: @agent(on_change='keep')",
-            "do it again: @agent(on_change='rerun'); to try that in a copy: holdfast fork ID --at SEQ",
+            "run the step again: @agent(on_change='rerun')",
+            "holdfast fork {id} --at SEQ   tries the new code in a fork first",
         ),
     ),
     "replay-diverged": Code(
-        "The new step was not done, and what is recorded is kept; a task that does not catch it fails.",
+        "The new step was not run, and what is recorded is kept. If the agent does not catch this, the task fails.",
         (
             "start branches in the same order as when the task began; in new tasks, give the call a key=…",
             "holdfast resume {id} FILE   tries again with the corrected code",
-            "do it again: @agent(on_change='rerun')",
+            "run the step again: @agent(on_change='rerun')",
         ),
     ),
     "self-approval": Code(
         NOTHING,
         (
-            "holdfast inbox   shows what a person is asked; that person decides, with --by and their own name",
-            "in a program: decide outside of agents, steps and tools, for a person whose name you give",
+            "holdfast inbox   shows the request; a person decides, with --by and their own name",
+            "in a program: decide outside of agents, steps and tools, on behalf of a person whose name you give",
         ),
     ),
     "nested-step": Code(_STEP, ("use the verb in the agent's own body, or spawn a child task there",)),
     "effect-conflict": Code(_CALL, ("give other work another key: @tool(unique=…)",)),
-    "unnamed-thread": Code(_STEP, ("give each step of a thread its own name=, or use task.map",)),
-    "not-recorded": Code(_CALL, ("holdfast fork ID --at SEQ --effects ask   asks before it makes the call",)),
-    "no-mock": Code(_CALL, ("declare what answers for the tool: @tool(mock=…)",)),
-    "resume-expired": Code(NOTHING, ("holdfast resume ID FILE --anyway   resumes it all the same",)),
+    "unnamed-thread": Code(_STEP, ("give each step in a thread its own name=, or use task.map",)),
+    "not-recorded": Code(
+        _CALL, ("holdfast fork {parent} --effects ask   makes a fork that asks before it makes the call",)
+    ),
+    "no-mock": Code(_CALL, ("declare the tool's mock: @tool(mock=…)",)),
+    "resume-expired": Code(NOTHING, ("holdfast resume {id} FILE --anyway   resumes it in spite of its age",)),
     "tool-exited": Code(_STEP, ("let the tool raise an error instead of ending the process",)),
     "not-done": Code(
-        "That nothing happened is on record: the call may be tried again.",
+        "It is on record that nothing happened, so the call may be tried again.",
         ("a tool raises it when it is sure; retry=… tries again",),
     ),
     "time-limit": Code(
-        "What was done in time is on record; a call that can be done only once is in doubt.",
-        ("give it more time: timeout= of the step, deadline= of the task", "holdfast inbox --doubts"),
+        "What was done in time is on record; a `once` call that was cut off is in doubt.",
+        (
+            "allow more time: timeout= of the step, deadline= of the task",
+            "holdfast inbox   lists the calls in doubt",
+        ),
     ),
     "retries-exhausted": Code(
         "Nothing was written: outside of a task nothing is recorded.",
         ("try again later, or allow more attempts; in an agent, task.step(fn, retry=…) is recorded",),
     ),
-    "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then: holdfast resume {id} FILE",)),
-    "seq-out-of-range": Code(NOTHING, ("holdfast log {id}   shows every seq there is",)),
-    "step-not-found": Code(NOTHING, ("holdfast log {id}   names the steps; in a loop a key has its turn: 3/draft#1",)),
-    "conflict": Code(NOTHING, ("another writer was first: look at the task again, and decide anew",)),
-    "patch-conflict": Code(NOTHING, ("holdfast show {id}   shows what others made of it; then decide anew",)),
+    "turn-limit": Code(_FAILS, ("raise max_turns= of the agent, then resume the task: holdfast resume {id} FILE",)),
+    "seq-out-of-range": Code(NOTHING, ("holdfast log {id}   shows every seq",)),
+    "step-not-found": Code(NOTHING, ("holdfast log {id}   shows the steps; in a loop a key has its turn: 3/draft#1",)),
+    "conflict": Code(NOTHING, ("read the task again and decide again: another writer was first",)),
+    "patch-conflict": Code(NOTHING, ("holdfast show {id}   shows the values as they are now; then decide again",)),
     "state-mutated": Code(
         NOTHING, ("write with the verb that the error names: task.state.append, task.state.set, task.state.update",)
     ),
     "key-taken": Code(NOTHING, ("use the result of the call that has the key, or another key",)),
-    "invalid-event": Code(NOTHING, ("holdfast show {id}   shows what the task waits for", "holdfast log {id}")),
-    "invalid-transition": Code(NOTHING, ("holdfast show {id}   names stage and phase; declare the way there",)),
-    "invalid-value": Code(NOTHING, ("the help beside it says what fits; holdfast COMMAND --help",)),
-    "invalid-input": Code(
-        NOTHING, ("holdfast run … -p name=text, -p name:=JSON or --input file.json   gives an agent what it takes",)
+    "invalid-event": Code(
+        NOTHING, ("holdfast show {id}   shows its status and what it waits for", "holdfast log {id}   shows its events")
     ),
-    "invalid-id": Code(NOTHING, ("letters, digits and any of _.:/~#+=,- make an id",)),
-    "invalid-message": Code(_STEP, ("the path in the error names the part of the message that no provider takes",)),
+    "invalid-transition": Code(NOTHING, ("holdfast show {id}   shows stage and phase; declare the transition",)),
+    "invalid-value": Code(NOTHING, ("the error names the value; the command's --help says what it takes",)),
+    "invalid-input": Code(
+        NOTHING,
+        ("give the agent's parameters: -p name=value, or --input file.json",),
+    ),
+    "invalid-id": Code(NOTHING, ("use letters, digits and any of _.:/~#+=,- in an id",)),
+    "invalid-message": Code(_STEP, ("correct the part of the message that the path in the error names",)),
     "window-too-small": Code(_STEP, ("give the window more tokens, or let it summarise",)),
-    "invalid-url": Code(_UNTOUCHED, ("--store agents.db, sqlite:///relative.db, sqlite:////absolute.db",)),
+    "invalid-url": Code(_UNTOUCHED, ("write holdfast.db, sqlite:///relative.db or sqlite:////absolute.db",)),
     "web-open": Code(
         _UNTOUCHED,
         (
-            "holdfast ui   without --host serves this machine only",
-            "export HOLDFAST_UI_TOKEN=…, put a proxy with TLS before it, and add --behind-proxy",
+            "holdfast ui   serves this machine only",
+            "to serve others: export HOLDFAST_UI_TOKEN=…, put a proxy with TLS before it, and add --behind-proxy",
             "in a program: holdfast.web.asgi(app, authorize=who_asks)",
         ),
     ),
-    "invalid-state": Code(NOTHING, ("the path in the error names the field; the agent's state= says what fits",)),
-    "state-not-migrated": Code(NOTHING, ("declare how the versions become each other: @agent.upcast(1, 2)",)),
-    "invalid-template": Code(NOTHING, ("{{name}} stands for a value; write {{{{ for a brace",)),
-    "unknown-name": Code(NOTHING, ("holdfast show ID   shows the names there are",)),
+    "invalid-state": Code(
+        NOTHING, ("correct the field that the path in the error names; state= of the agent says its type",)
+    ),
+    "state-not-migrated": Code(NOTHING, ("declare how a version becomes the next: @agent.upcast(1, 2)",)),
+    "invalid-template": Code(NOTHING, ("write {{name}} for a value, and {{{{ for a brace",)),
+    "unknown-name": Code(NOTHING, ("use a name that exists: an argument, a fact, a note, or a name of the state",)),
     "budget-exceeded": Code(
         _FAILS,
-        ("holdfast budget {id} {limit}=MORE --by you   allows more; then holdfast resume {id} FILE",),
+        (
+            "holdfast budget {id} {limit}=MORE   raises the limit",
+            "holdfast resume {id} FILE   resumes it after that",
+        ),
     ),
-    "unknown-price": Code(_STEP, ("say what the model costs: holdfast.open(…, prices=…)",)),
-    "not-serializable": Code(NOTHING, ("the path in the error names the value that is not JSON",)),
-    "unknown-event": Code(NOTHING, ("upgrade holdfast: a newer one has written here",)),
+    "unknown-price": Code(_STEP, ("give the model's price: holdfast.open(…, prices=…)",)),
+    "not-serializable": Code(NOTHING, ("replace the value that the path in the error names: it is not JSON",)),
+    "unknown-event": Code(NOTHING, ("upgrade Holdfast: a newer version wrote this store",)),
     "log-corrupt": Code(
         "Nothing was changed.",
         (
-            "holdfast verify   names every damaged log",
-            "holdfast copy NEW.db   takes along what is whole",
+            "holdfast verify   lists every damaged log",
+            "holdfast copy copy.db   copies the undamaged logs to a new store",
         ),
     ),
-    "value-damaged": Code(NOTHING, ("holdfast verify   names the events that refer to it",)),
-    "store-error": Code(_SAFE, ("holdfast doctor   looks at the store and its place",)),
-    "not-a-store": Code(_UNTOUCHED, ("holdfast config   says which store is used, and why",)),
-    "store-too-new": Code(_UNTOUCHED, ("upgrade holdfast",)),
-    "store-read-only": Code(_UNTOUCHED, ("check the owner, the mode and the file system of the place",)),
-    "store-full": Code(_SAFE, ("free some space and go on", "holdfast gc --older-than 30d   removes what has ended")),
-    "store-busy": Code(_SAFE, ("try again", "holdfast doctor   tells whether others hold the store")),
+    "value-damaged": Code(NOTHING, ("holdfast verify   lists the events that refer to it",)),
+    "store-error": Code(_SAFE, ("holdfast doctor   checks the store and its environment",)),
+    "not-a-store": Code(_UNTOUCHED, ("holdfast config   shows which store is used, and why",)),
+    "store-too-new": Code(_UNTOUCHED, ("upgrade Holdfast: a newer version wrote this store",)),
+    "store-read-only": Code(_UNTOUCHED, ("check the owner, the mode and the file system of the path",)),
+    "store-full": Code(
+        _SAFE, ("holdfast gc --older-than 30d   removes old tasks that have ended", "or free some disk space")
+    ),
+    "store-busy": Code(_SAFE, ("holdfast doctor   shows whether other processes lock the store", "try again")),
     "store-unreachable": Code(
         _SAFE,
-        ("check the address, and that the server is up", "holdfast config   says which store is used, and why"),
+        ("holdfast config   shows which address is used, and why", "check that the server is running"),
     ),
     "store-poisoned": Code(
-        "Whether the last write is there is not known; everything acknowledged is.",
-        ("run the command again: it reads what is there",),
+        "Everything that was acknowledged before is safe.",
+        ("run the command again: it reads what is stored",),
     ),
     "diverged": Code(
-        "Acknowledged events are gone. That is on record; what is left of the log is safe, and the task is frozen.",
+        "The loss is on record, and the task is frozen.",
         (
             "holdfast log {id}   shows what is left, and which calls may have happened",
-            "holdfast settle {id} CALL --happened | --did-not-happen   for each of them that you know of",
-            "holdfast resume {id} FILE --anyway   goes on from there; or holdfast rollback, fork, cancel",
+            "holdfast settle {id} CALL --did-not-happen   for each such call; or --happened",
+            "holdfast resume {id} FILE --anyway   resumes it from what is left; or use rollback, fork or cancel",
         ),
     ),
-    "store-closed": Code(_SAFE, ("open it again; a forked process opens its own",)),
-    "missing-extra": Code(_UNTOUCHED, ("from a checkout of Holdfast: pip install 'path/to/holdfast[…]'",)),
-    "usage": Code(NOTHING, ("holdfast COMMAND --help",)),
+    "store-closed": Code(_SAFE, ("open the store again; a forked process opens its own",)),
+    "missing-extra": Code(_UNTOUCHED, ("install the extra that the error names",)),
+    "usage": Code(NOTHING, ("read the command's --help",)),
     "lease-lost": Code(
         "What was recorded before is kept; nothing more is written here.",
-        ("holdfast log {id} --follow   watches the worker that took the task",),
+        ("holdfast log {id} --follow   follows the task while the other worker works on it",),
     ),
     "unexpected": Code(
-        "What was acknowledged is on record.", ("run it again with --debug; if it is a bug of ours, report it",)
+        "What was acknowledged is on record.", ("run it again with --debug; if it is a bug of Holdfast, report it",)
     ),
 }
 """Every code of the tree of errors, and three of the command line itself."""
 
 OWN = {
-    "usage": "The command was given something it does not understand.",
+    "usage": "The command line was not understood.",
     "lease-lost": "Another worker has taken the task.",
     "unexpected": "An error that is not one of Holdfast's.",
 }

@@ -1,4 +1,4 @@
-"""How a command says no: what happened, what was kept, what to do; and an exit code that programs can tell apart."""
+"""Errors as people and programs get them: what failed, why, one next command; and an exit code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from holdfast.cli.failures.codes import CODES, NOTHING, remedies
+from holdfast.cli.show.catalog import COMMANDS
 from holdfast.cli.show.style import clean, cut, err_look, escaped, fold, is_terminal, tame
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError
@@ -41,7 +42,7 @@ EXIT_CODES: tuple[tuple[type[HoldfastError], int], ...] = (
 """2 the command was given something wrong, 3 not there, 4 another writer was first, 5 the store; 1 is all the rest."""
 
 _VALUE_LENGTH = 80
-_WRITTEN = re.compile(r"\b(was|were) not touched|nothing was (written|made|changed)|was not made", re.I)
+_WRITTEN = re.compile(r"\b(was|were) not touched|nothing was (written|made|changed|started|decided)|was not made", re.I)
 
 
 class Refused(Exception):
@@ -111,7 +112,7 @@ def _trace() -> None:
 
 
 def show(refused: Refused, *, as_json: bool) -> None:
-    """Say no on stderr."""
+    """Print an error to stderr."""
     if as_json:
         from holdfast.engine.reading import values as plain
 
@@ -126,25 +127,26 @@ def show(refused: Refused, *, as_json: bool) -> None:
 
 
 def lines(refused: Refused) -> list[str]:
-    """An error for people: what happened, its values, what was kept, what to do."""
+    """Return an error for people: what failed, why and what was written, one next command; a line each."""
     style = err_look()
-    head = style.paint(f"error[{refused.code}]", "bad") + f": {clean(refused.message)}"
+    what, why = _parted(clean(refused.message))
+    why = re.sub(r"(^|; |, and )nothing was written$", "", why)
+    facts, todo = _advice(refused)
     values = [
         f"  {name:<10} {cut(clean(_text(value)), _VALUE_LENGTH)}"
         for name, value in refused.details.items()
         if name in _SHOWN and _text(value) not in refused.message
     ]
     code = CODES.get(refused.code)
-    written = [] if _WRITTEN.search(refused.message) or code is None else [f"  {code.written}"]
-    environment = [f"  looked in {refused.where}"] if refused.where else []
-    helps = [*_help(refused), f"holdfast explain {refused.code}   says more"]
-    label = style.paint("help", "head")
+    written = "" if code is None else NOTHING if _WRITTEN.search(refused.message) else code.written
+    written = "" if _WRITTEN.search(f"{what} {why}") else written
+    looked = f"looked in {refused.where}" if refused.where else ""
+    reasons = " ".join(_sentence(one) for one in (why, facts, written, looked) if one)
     return [
-        head,
+        style.paint(f"error[{refused.code}]", "bad") + f": {what}",
         *values,
-        *written,
-        *environment,
-        *(f"{label}: {one}" if not n else f"      {one}" for n, one in enumerate(helps)),
+        *([f"  {reasons}"] if reasons else []),
+        f"{style.paint('help', 'head')}: {todo}",
     ]
 
 
@@ -152,8 +154,47 @@ _SHOWN = ("recorded", "given", "mine", "theirs", "base", "path", "expected", "ac
 """Details that are worth a line of their own, where the message has no room for them."""
 
 
+def _parted(message: str) -> tuple[str, str]:
+    """Return what failed, and the rest of the message: it begins after the first semicolon outside of quotes.
+
+    >>> _parted("there is no file 'a; b'; nothing was written")
+    ("there is no file 'a; b'", 'nothing was written')
+    """
+    for found in re.finditer("; ", message):
+        before = message[: found.start()]
+        quotes = re.sub(r"(?<=\w)'(?=[a-z])", "", before)  # without those of can't and isn't
+        if not quotes.count("'") % 2 and not quotes.count('"') % 2:
+            return before, message[found.end() :]
+    return message, ""
+
+
+def _sentence(text: str) -> str:
+    """Return a text as a sentence; a path or a name at its beginning stays as it is."""
+    text = text.strip()
+    first = text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() else text
+    return first if first.endswith((".", "?", "!", "…")) else f"{first}."
+
+
+def _advice(refused: Refused) -> tuple[str, str]:
+    """Return what the error's hint states, and the one thing to do: a command, if there is one."""
+    hint = clean(in_commands(refused.hint, refused.details.get("id"), refused.options))
+    others = remedies(refused.code, refused.details) if refused.code in CODES else []
+    typed = [in_commands(one, options=refused.options).split("   ")[0] for one in others if one.startswith("holdfast ")]
+    if not hint or _python(hint):
+        return "", next(iter([*typed, *others]), f"holdfast explain {refused.code}")
+    if found := _AT_THE_END.search(hint):
+        before = hint[: found.start()].rstrip(" :")
+        said = [part for part in before.split("; ") if part and not part.startswith("to ")]  # the command says its aim
+        return "; ".join(said), found[0]
+    return (hint, typed[0]) if typed else ("", hint)
+
+
+_AT_THE_END = re.compile(rf"holdfast ({'|'.join(COMMANDS)})( [^;]*)?$")
+"""A command that a text ends with."""
+
+
 def _help(refused: Refused) -> list[str]:
-    """The error's own remedy if it can be typed here, and commands of its code that do something else."""
+    """Return the error's own remedy if it can be typed here, and commands of its code that do something else."""
     hint = in_commands(refused.hint, refused.details.get("id"))
     own = [clean(hint)] if hint and not _python(hint) else []
     others = remedies(refused.code, refused.details) if refused.code in CODES else []
@@ -162,7 +203,7 @@ def _help(refused: Refused) -> list[str]:
 
 
 def _adds(other: str, own: str) -> bool:
-    """Return whether a remedy of a code says something beside the error's own: a command that is not in it already."""
+    """Return whether a remedy of a code adds a command that the error's own remedy does not have."""
     return other.startswith("holdfast ") and other.split("   ")[0] not in own
 
 
@@ -174,7 +215,7 @@ def _hint(refused: Refused) -> str:
 _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.(approve|reject)\(id, '([^']+)'\)", r"holdfast \1 ID '\2'"),
     (r"app\.signal\(id, '([^']+)', value\)", r"holdfast signal ID '\1' VALUE"),
-    (r"app\.settle\(id, '([^']+)', happened=…\)", r"holdfast settle ID '\1' --happened | --did-not-happen"),
+    (r"app\.settle\(id, '([^']+)', happened=…\)", "holdfast inbox"),
     (r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)", r"holdfast budget \1 \2=MORE"),
     (r"app\.resume\(id, agent, anyway=True\)", "holdfast resume ID FILE --anyway"),
     (r"app\.resume\('([^']+)', agent, deadline=\"10m\"\)", r"holdfast resume \1 FILE --deadline 10m"),
@@ -188,8 +229,8 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.list\(\)", "holdfast list"),
     (r'write seconds, a timedelta, or text like "1h30m"', "write numbers with their units: 90s, 1h30m, 2d"),
     (r"app\.steps\(id\)", "holdfast log ID"),
-    (r"app\.run\(…, wait=\"1m\"\)", "holdfast run … --wait 1m"),
-    (r"app\.run\(…, user=…\)", "holdfast run … --user NAME"),
+    (r"app\.run\(…, wait=\"1m\"\)", "holdfast resume ID FILE --wait 1m"),
+    (r"app\.run\(…, user=…\)", "add --user NAME"),
     (r"\bapp\.(answer|approve|cancel|reject|resume|settle|signal)\b(?!\()", r"holdfast \1"),
     (r"app\.copy_to\('sqlite:///copy\.db'\)", "holdfast copy copy.db"),
 )
@@ -198,15 +239,21 @@ _COMMANDS: Sequence[tuple[str, str]] = (
 def in_commands(text: str, id: Any = None, options: str = "") -> str:
     """Return an error's text, with commands in place of the Python that it suggests.
 
-    >>> in_commands("app.resume(id, agent) lets it go on", "trip-1", "--store a.db")
-    'holdfast resume --store a.db trip-1 FILE lets it go on'
+    >>> in_commands("app.resume(id, agent) tries again", "trip-1", "--store a.db")
+    'holdfast resume --store a.db trip-1 FILE tries again'
     """
     for python, command in _COMMANDS:
         text = re.sub(python, command, text)
+    text = _PARAMETERS.sub(lambda found: f"--{found[1].replace('_', '-')} ", text)
     if isinstance(id, str) and _PLAIN_ID.fullmatch(id):
         text = re.sub(r"\bID\b", id, text)
     return _ON_STORES.sub(lambda found: f"{found[0]} {options}", text) if options and "--store" not in text else text
 
+
+_PARAMETERS = re.compile(
+    r"(?<![\w.(-])(at|deadline|effects|hold|keep|older_than|snapshots_older_than|steps|to|versions|wait)=(?=[\w'\"…])"
+)
+"""Parameters of App's methods that are options here."""
 
 _ON_STORES = re.compile(
     r"\bholdfast (answer|approve|audit|budget|cancel|doctor|fork|gc|inbox|list|log|reject|resume|rollback|run|settle"
@@ -226,7 +273,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:
-    """Details as JSON; what is none is told in words."""
+    """Return details as JSON; what is not JSON becomes text."""
     from holdfast.engine.reading import values
 
     plain: dict[str, Any] = {}
@@ -242,17 +289,43 @@ def _plain(details: dict[str, Any]) -> dict[str, Any]:
 
 
 def misused(error: click.ClickException, arguments: Sequence[str]) -> int:
-    """A command that was not understood, in the same shape; gives its exit code."""
+    """Report a command that was not understood, in the same shape; return its exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return USAGE
     ctx = cast("click.Context | None", getattr(error, "ctx", None))
     path = ctx.command_path if ctx is not None else "holdfast"
-    refused = Refused("usage", error.format_message().rstrip("."), hint=f"{path} --help")
-    if any(one in ("--json", "--jsonl") for one in arguments):
-        show(refused, as_json=True)
-    else:
-        style = err_look()
-        click.echo(f"{style.paint('error[usage]', 'bad')}: {clean(refused.message)}\n  {NOTHING}", err=True, color=True)
-        click.echo(f"{style.paint('help', 'head')}: {refused.hint}", err=True, color=True)
+    message = error.format_message().rstrip(".")
+    hint = f"{path} --help"
+    if ctx is not None and ctx.command.name in ("run", "test") and (meant := _with_parameters(error, arguments)):
+        message = f"{message.split('. (')[0]}; a parameter of the agent is given with -p"
+        hint = meant
+    show(Refused("usage", message, hint=hint), as_json=any(one in ("--json", "--jsonl") for one in arguments))
     return error.exit_code
+
+
+def _with_parameters(error: click.ClickException, arguments: Sequence[str]) -> str:
+    """Return the command with `-p city=oslo` for `--city oslo` or `city=oslo`; empty if that was not the slip."""
+    import shlex
+
+    words = list(arguments)
+    odd = getattr(error, "option_name", "")
+    found = next((n for n, one in enumerate(words) if odd and one.split("=")[0] == odd), None)
+    if found is not None and odd.startswith("--"):
+        name, equals, value = words[found].removeprefix("--").partition("=")
+        has_value = bool(equals) or (len(words) > found + 1 and not words[found + 1].startswith("-"))
+        value = value if equals else words[found + 1] if has_value else "true"
+        words[found : found + (1 if equals or not has_value else 2)] = ["-p", f"{name}={value}"]
+    elif "unexpected extra argument" in error.format_message():
+        plain = [
+            n for n, one in enumerate(words) if _PARAMETER.fullmatch(one) and words[n - 1] not in ("-p", "--param")
+        ]
+        for n in reversed(plain):
+            words[n : n + 1] = ["-p", words[n]]
+        words = words if plain else []
+    else:
+        return ""
+    return f"holdfast {shlex.join(words)}" if words else ""
+
+
+_PARAMETER = re.compile(r"[A-Za-z_]\w*:?=.*", re.S)

@@ -32,11 +32,11 @@ def agent_named(target: str | None) -> tuple[Agent, list[Agent]]:
 
 
 def _none_in(path: str) -> str:
-    told = f"{path!r} declares no agent" if path else f"no file was named, and no {PROJECT} here names one with agents"
+    told = f"{path!r} declares no agent" if path else f"no file was named, and no {PROJECT} here lists one"
     return f"{told}; nothing was written"
 
 
-_HOW = f'name a file: holdfast run agents.py; or in {PROJECT}: [tool.holdfast] agents = ["agents.py"]'
+_HOW = f'list your files in {PROJECT}, [tool.holdfast] agents = ["agents.py"]; or name one: holdfast run agents.py'
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -70,11 +70,27 @@ def agent_of(
         return given
     path, _ = split(target)
     right = next((one for one in known if one.name == task.agent), None)
+    names = ", ".join(sorted(one.name for one in known)) or "none"
+    named = f"; {given.name!r} was named" if given else ""
     raise InvalidValue(
-        f"task {id!r} belongs to the agent {task.agent!r}; {path or PROJECT} declares "
-        f"{', '.join(sorted(one.name for one in known)) or 'none'}{f', and {given.name!r} was named' if given else ''}",
+        f"task {id!r} belongs to the agent {task.agent!r}, and {path or PROJECT} declares {names}{named}; "
+        "nothing was written",
         hint=f"holdfast resume {id} {quote(f'{path}:{right.name}')}" if right else "name the file it is declared in",
     )
+
+
+def refuse_unknown(id: str, task: Summary, known: list[Agent], options: str) -> None:
+    """Refuse to resume a task whose agent is not at hand, or that lives in a program's own code."""
+    if task.queue == BLOCK_QUEUE:
+        raise InvalidValue(
+            f"task {id!r} can't be resumed from here: a program made it in its own code; nothing was written",
+            hint="run that program again: it continues the task",
+        )
+    if not any(one.name == task.agent for one in known):
+        raise InvalidValue(
+            f"the agent {task.agent!r} of task {id!r} is not known here; nothing was written",
+            hint=f"name the file it is in: holdfast resume {' '.join(filter(None, (options, quote(id))))} FILE",
+        )
 
 
 def split(target: str) -> tuple[str, str]:
@@ -98,13 +114,32 @@ def executed(paths: Sequence[str]) -> list[tuple[str, dict[str, object]]]:
     """Files with everything they give a name to. Each is executed, unless another one has imported it."""
     for path in paths:
         if not os.path.isfile(path):
-            hint = "give the file your agents are in"
-            raise InvalidValue(f"there is no file {path!r}; nothing was written", hint=hint)
+            raise InvalidValue(f"there is no file {path!r}; nothing was written", hint=_meant(path))
     places = [Path(path).resolve() for path in paths]
     together = (
         len({environment.parent for environment in places}) == 1
     )  # else one's module could hide another's neighbour
     return [(path, _names_in(environment, plain=together)) for path, environment in zip(paths, places, strict=True)]
+
+
+def _meant(path: str) -> str:
+    """Return the file that may have been meant: the same name with .py, an agent of pyproject.toml, or a file here."""
+    import difflib
+
+    if os.path.isfile(f"{path}.py"):
+        return f"add its ending: {path}.py"
+    folder = os.path.dirname(path)
+    here = [os.path.join(folder, one) for one in sorted(os.listdir(folder or os.curdir)) if one.endswith(".py")]
+    close = difflib.get_close_matches(path, here, 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    colon = f"; an agent of {PROJECT} is written with a colon: :{path}" if path.isidentifier() else ""
+    named = f"Python files here: {', '.join(here[:MOST_NAMED])}" if here else "give the file your agent is in"
+    return f"{named}{colon}"
+
+
+MOST_NAMED = 5
+"""Number of files that are named in place of a missing one."""
 
 
 def _names_in(environment: Path, *, plain: bool) -> dict[str, object]:
@@ -199,7 +234,7 @@ def _executed(path: Path, *, plain: bool) -> Any:
     try:
         with Screen().prints():
             spec.loader.exec_module(module)
-    except Exception as error:  # whatever the file raises is told with its line
+    except Exception as error:  # whatever the file raises is reported with its line
         raise _broken(path, error) from error
     except SystemExit as error:
         raise InvalidValue(
@@ -246,12 +281,28 @@ def files_declared() -> tuple[Path | None, list[str]]:
         whole: dict[str, Any] = tomllib.loads(found.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidValue(f"{found} cannot be read: {error}", hint="fix it, or name the file of the agent") from None
-    listed: Any = whole.get("tool", {}).get("holdfast", {}).get("agents", [])
+    section: dict[str, Any] = whole.get("tool", {}).get("holdfast", {})
+    _refuse_unknown_keys(found, section)
+    listed: Any = section.get("agents", [])
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("Sequence[Any]", listed)):
         raise InvalidValue(
             f"agents of [tool.holdfast] in {found} is not a list of files", hint='agents = ["agents.py"]'
         )
     return found, cast("list[str]", listed)
+
+
+SETTINGS = ("agents",)
+"""The keys of [tool.holdfast]."""
+
+
+def _refuse_unknown_keys(path: Path, section: dict[str, Any]) -> None:
+    """Refuse a key that means nothing: it is most often a misspelled one."""
+    for key in section:
+        if key not in SETTINGS:
+            raise InvalidValue(
+                f"[tool.holdfast] in {path} has an unknown key {key!r}; nothing was written",
+                hint=f"did you mean {nearest(key, SETTINGS)!r}? The keys are: {', '.join(SETTINGS)}",
+            )
 
 
 def declared() -> dict[str, Agent]:

@@ -1,4 +1,4 @@
-"""What people do to a task from the command line, and what is said about it."""
+"""What people do to a task from the command line, and what is printed about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 from holdfast import App, Budget
 from holdfast.cli.environment import Environment, whoami
-from holdfast.cli.input.suggestions import command, entry_json, files_are_declared, resume_command, waiting_lines
+from holdfast.cli.input.suggestions import (
+    command,
+    entry_json,
+    files_are_declared,
+    is_block,
+    resume_command,
+    waiting_lines,
+)
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading.task_state import TaskState
@@ -24,7 +31,7 @@ def changed(environment: Environment, id: str, act: Act, done: str, *, for_worke
     id = environment.task(id)
     state = act(app, id)
     entries, store = list(app.inbox(id)), environment.options
-    resume = resume_command(id, None, store)
+    resume = resume_command(id, None, store, block=is_block(app, id))
     if environment.as_json:
         on = [entry_json(one, whoami(), store) for one in entries]
         environment.data({"id": id, "did": done, "status": state.status, "seq": state.seq, "waiting_on": on})
@@ -34,20 +41,20 @@ def changed(environment: Environment, id: str, act: Act, done: str, *, for_worke
     if for_workers and state.status == "pending":
         _say_for_workers(environment, state, resume)
     elif state.waiting is not None:
-        for line in waiting_lines(state, entries, whoami(), store, resume):
+        for line in waiting_lines(state, entries, whoami(), store, resume, environment.agents):
             environment.say(line)
     elif state.status in ("pending", "failed"):
-        environment.say(f"to go on: {resume}")
+        environment.say(f"to resume it: {resume}")
 
 
 def _say_for_workers(environment: Environment, state: TaskState, resume: str) -> None:
     """Say what continues a pending task: a worker that is there, one that has to be started, or this shell."""
     if state.waiting is None:
-        environment.say(f"a worker that serves {state.agent} takes it; or, to continue here: {resume}")
+        environment.say(f"a worker that serves {state.agent} will take it; or resume it here: {resume}")
         return
     file = [] if files_are_declared() else ["FILE"]
     environment.say(f"start a worker for it: {command('worker', *file, options=environment.options)}")
-    environment.say(f"or continue here: {resume}")
+    environment.say(f"or resume it here: {resume}")
 
 
 def stands_now(id: str, done: str, state: TaskState) -> str:

@@ -1,10 +1,9 @@
-"""What people type as values: text, JSON, files, stdin."""
+"""What people type as values, by one rule: JSON if it is JSON, else text; `-` is stdin where a value stands alone."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.core.errors import InvalidInput, InvalidValue
@@ -15,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
-    """The input of a task: a JSON file, and what was given by name on top of it.
+    """Return the input of a task: a JSON file, and what was given by name on top of it.
 
-    >>> parameters(["city=Oslo", "days:=3"], None)
+    >>> parameters(["city=Oslo", "days=3"], None)
     {'city': 'Oslo', 'days': 3}
     """
     values: dict[str, Any] = {}
     if file is not None:
         read = json_value(text_of(file), file)
         if not isinstance(read, dict):
-            raise InvalidValue(f"{file} holds no JSON object; nothing was written", hint='write {"name": value}')
+            raise InvalidValue(f"{file} is not a JSON object; nothing was written", hint='write {"name": value}')
         values |= cast("dict[str, Any]", read)
     named: set[str] = set()
     for one in given:
@@ -36,51 +35,63 @@ def parameters(given: Sequence[str], file: str | None) -> dict[str, Any]:
     return values
 
 
-def check(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> None:
-    """Refuse input that the agent does not take. For a number, the error says to type `days:=3`."""
+def fitted(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
+    """Return input that the agent takes, or refuse it. What looks like JSON stays text where the agent takes text."""
+    texts = {name: text for name, equals, text in (one.partition("=") for one in given) if equals}
     try:
         agent.parameters.check(input)
     except InvalidInput as error:
-        for one in given:
-            name, equals, text = one.partition("=")
-            if equals and not name.endswith(":") and error.message.startswith(f"{name} does not fit"):
-                value = text if _is_json(text) else "JSON"
-                hint = f"{error.hint}; after = comes text, after := comes JSON: -p {quote(f'{name}:={value}')}"
-                raise InvalidInput(error.message, hint=hint, **error.details) from None
-        raise
-
-
-def _is_json(text: str) -> bool:
-    try:
-        plain.parse(text)
-    except ValueError:
-        return False
-    return True
+        wrong = next((name for name in texts if error.message.startswith(f"{name} does not fit")), None)
+        if wrong is None or input[wrong] == texts[wrong]:
+            raise
+        try:
+            return fitted(agent, {**input, wrong: texts[wrong]}, given)
+        except InvalidInput as second:
+            if not second.message.startswith(f"{wrong} does not fit"):
+                raise
+        raise  # text does not fit either: say what is wrong with the value as it was read first
+    return input
 
 
 def pair(given: str) -> tuple[str, Any]:
-    """A name with its value: `name=text` or `name:=JSON`."""
-    name, equals, value = given.partition("=")
+    """Return a name with its value: `name=value`. After `:=` the value must be JSON.
+
+    >>> pair("days=3"), pair("city=Oslo"), pair("days:=3")
+    (('days', 3), ('city', 'Oslo'), ('days', 3))
+    """
+    name, equals, text = given.partition("=")
     if not equals or not name.strip(":"):
         raise InvalidValue(
-            f"{given!r} is not a parameter; nothing was written", hint="write name=text or name:=JSON, such as days:=3"
+            f"{given!r} is not a parameter; nothing was written", hint="write name=value, such as city=oslo or days=3"
         )
-    return (name[:-1], json_value(value, name[:-1])) if name.endswith(":") else (name, value)
+    return (name[:-1], json_value(text, name[:-1])) if name.endswith(":") else (name, json_or_text(text))
 
 
 def value(given: str) -> Any:
-    """A value that stands alone: text, `:=JSON`, or `-` for stdin.
+    """Return a value that stands alone: JSON, text, or `-` for stdin. After `:=` it must be JSON.
 
-    >>> value("yes"), value(":=[1, 2]")
-    ('yes', [1, 2])
+    >>> value("yes"), value("[1, 2]"), value('"12"'), value(":=[1, 2]")
+    ('yes', [1, 2], '12', [1, 2])
     """
     if given == "-":
-        return sys.stdin.read().rstrip("\n")
-    return json_value(given[2:], "the value") if given.startswith(":=") else given
+        return json_or_text(sys.stdin.read().rstrip("\n"))
+    return json_value(given[2:], "the value") if given.startswith(":=") else json_or_text(given)
+
+
+def json_or_text(given: str) -> Any:
+    """Return the value of a text that is JSON, and any other text as it is.
+
+    >>> json_or_text("3"), json_or_text("oslo"), json_or_text("007")
+    (3, 'oslo', '007')
+    """
+    try:
+        return plain.parse(given)
+    except ValueError:
+        return given
 
 
 def json_value(text: str, what: str) -> Any:
-    """JSON typed as an argument."""
+    """Return the value of a text that must be JSON."""
     try:
         return plain.parse(text)
     except ValueError as error:
@@ -99,12 +110,12 @@ def text_of(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         itself = path.lstrip().startswith("{")
-        hint = "give JSON itself by name, -p name:=JSON, or on stdin, --input -" if itself else "give a readable file"
+        hint = "give JSON by name, -p name=JSON, or on stdin, --input -" if itself else "give a readable file"
         raise InvalidValue(f"{path!r} cannot be read: {why}; nothing was written", hint=hint) from None
 
 
 def age_us(given: str | None, now_us: int) -> int | None:
-    """A moment: so long ago (`2h`), or an ISO time."""
+    """Return a moment: so long ago (`2h`), or an ISO time."""
     if given is None:
         return None
     from datetime import UTC, datetime

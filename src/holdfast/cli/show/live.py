@@ -50,7 +50,7 @@ class Live:
         tell: Callable[[LoggedEvent], object] | None = None,
         log: str = "the log",
     ) -> None:
-        """`tell` is told every event instead of showing it; `log` is what shows all of them."""
+        """`tell` gets every event instead of showing it; `log` is what shows all of them."""
         self._app, self._id, self._screen, self._tell, self._log = app, id, screen, tell, log
         self.seen = 0
         self._seq = self._app.head(self._id)
@@ -196,7 +196,7 @@ class Replay:
     def take(self, record: LoggedEvent, found: Sequence[LoggedEvent]) -> str:
         """Take an event; gives a line when it is the first new thing after a replay.
 
-        What is said at once is written with the step after it: those found with it tell when something began.
+        Immediate events are written with the step after it; their times show when something began.
         """
         if isinstance(record.event, ev.TaskClaimed):
             state = self._app.at(self._id, record.seq)

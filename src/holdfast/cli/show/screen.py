@@ -69,7 +69,7 @@ class Screen:
         return "\r\x1b[K" if self._status else ""
 
     def _write(self, text: str) -> None:
-        """Write it, if anybody reads: the work that is shown goes on without."""
+        """Write it if that is possible: the work that is shown continues without."""
         if text:
             with contextlib.suppress(OSError, ValueError):  # a pipe that is closed, a disk that is full
                 self._stream.write(text)

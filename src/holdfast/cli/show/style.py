@@ -7,6 +7,8 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+from holdfast.cli.show.catalog import COMMANDS
+
 _TONES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1", "head": "1;36", "plain": ""}
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(
@@ -155,4 +157,4 @@ def _folded(line: str, width: int) -> list[str]:
 
 
 _GAPS = re.compile(" {2,}")
-_WORDS = re.compile(r"( *)((?:\x1b\[[0-9;]*m)?holdfast [a-z].*?(?=   |$)|[^ ]+)")
+_WORDS = re.compile(rf"( *)((?:\x1b\[[0-9;]*m)?holdfast (?:{'|'.join(COMMANDS)})\b(?!-).*?(?=   |$)|[^ ]+)")

@@ -17,7 +17,7 @@ def decided(environment: Environment, id: str, act: Act, done: str, *, target: s
         _and_resumed(environment, id, act, done, target)
         return
     if target is not None:
-        raise click.UsageError(f"{target} is the file to resume with: add --resume, or leave it out")
+        raise click.UsageError(f"{target} is the file to resume with; add --resume, or leave it out")
     changed(environment, id, act, done)
 
 

@@ -89,14 +89,14 @@ class WorkerProcess:
         return code
 
     def collect(self) -> None:
-        """Wait for what it said last."""
+        """Wait for its last lines."""
         if self._reader is not None:
             self._reader.join(SPARE_SECONDS)
 
 
 def supervise(environment: Environment, wanted: ServeOptions) -> None:
     """Start the processes, start anew those that die, and end when all have ended."""
-    worker.worker_of(worker.opened(environment, wanted), wanted)  # what is wrong with it is said once, here
+    worker.worker_of(worker.opened(environment, wanted), wanted)  # what is wrong with it is reported once, here
     worker.refuse_taken_ports(wanted)
     where = environment.where
     environment.close_store()
@@ -131,6 +131,7 @@ def _arguments(environment: Environment, wanted: ServeOptions) -> list[str]:
         given += [] if wanted.gc.keep is None else ["--gc-keep", str(wanted.gc.keep)]
     flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": environment.debug}
     flags |= {"--json": environment.as_json, "--jsonl": environment.jsonl, "--drain": wanted.drain}
+    flags |= {"--traces": wanted.traces, "--metrics": wanted.metrics}
     return [*given, *(name for name, on in flags.items() if on)]
 
 
@@ -153,13 +154,13 @@ def _look_after(children: list[WorkerProcess], wanted: ServeOptions, seen: list[
         for child in children:
             code = child.died()
             if code == USAGE and child.starts == 1:
-                return code  # it has said why; it would say so again
+                return code  # it has reported why, and would do so again
             child.done = child.done or (wanted.drain and code == 0)
             if child.done:
                 continue
             if code is not None:
                 after = f"in {child.due - time.monotonic():.1f} s"
-                say(f"process {child.number} {ended(code)}; it is started anew {after}", "warn")
+                say(f"process {child.number} {ended(code)}; it is started again {after}", "warn")
             if child.process is None and time.monotonic() >= child.due:
                 child.start()
         time.sleep(LOOK_SECONDS)

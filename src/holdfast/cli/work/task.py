@@ -14,13 +14,13 @@ import click
 from holdfast import App
 from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import FAILED, INTERRUPTED, WAITING
-from holdfast.cli.input.suggestions import command, entry_json, resume_command, waiting_lines
+from holdfast.cli.input.suggestions import command, entry_json, is_block, resume_command, waiting_lines
 from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import clean, held
 from holdfast.core.errors import ApprovalDenied, BudgetExceeded, LeaseLost, TurnLimit
-from holdfast.core.events import ANNOUNCED, Failure, TaskCancelled, TaskCompleted, TaskFailed
+from holdfast.core.events import ANNOUNCED, ApprovalAsked, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
 from holdfast.engine.reading.task_state import TaskState
@@ -38,7 +38,7 @@ def work(
 ) -> None:
     """Let an agent work, show it, and end the command with what came of it."""
     screen = Screen()
-    resume = resume_command(id, target, environment.options)
+    resume = resume_command(id, target, environment.options, block=is_block(app, id))
     if environment.jsonl:
         watched: Any = Live(app, id, screen, lambda record: environment.json(_line(app, record)))
     else:
@@ -86,9 +86,9 @@ def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> No
     cut_off = [one.key for one in under_way if one.effect in ANNOUNCED]
     if cut_off:
         environment.say(
-            f"{', '.join(cut_off)} was under way, and is in doubt: whether it happened is asked when it goes on"
+            f"{', '.join(cut_off)} was cut off and is in doubt: it may have happened; that is settled when you resume"
         )
-    environment.say(f"to go on: {resume}")
+    environment.say(f"to resume it: {resume}")
 
 
 def _begun(environment: Environment, app: App, id: str) -> TaskState | None:
@@ -109,7 +109,7 @@ def _say_thrown_out(environment: Environment, app: App, id: str, resume: str, er
             {**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": environment.shown}
         )
     environment.say(f"{id} stopped at seq {state.seq}: its agent raised {clean(raised)}", "bad")
-    environment.say(f"  everything up to there is on record; to go on: {resume}")
+    environment.say(f"  everything up to there is on record; to resume it: {resume}")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def warnings_on(screen: Screen) -> Generator[None, None, None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.name != values.FAILURE_LOGGER:  # the command itself tells how tasks ended
+            if record.name != values.FAILURE_LOGGER:  # the command itself prints how tasks ended
                 screen.line(screen.style.paint(record.getMessage(), "warn"))
 
     logger, lines = logging.getLogger("holdfast"), Lines()
@@ -142,10 +142,11 @@ def report(environment: Environment, app: App, state: TaskState, resume: str) ->
     elif not environment.jsonl:
         lasts = not environment.url.startswith("memory:")
         _tell(environment, state, resume if lasts else "")
-        for line in waiting_lines(state, entries, by, environment.options, resume) if lasts else ():
+        waits = waiting_lines(state, entries, by, environment.options, resume, environment.agents)
+        for line in waits if lasts else ():
             environment.say(line)
         if not lasts and state.status != "completed":
-            environment.say("  the store was in memory, and is gone with this command; --store FILE keeps it")
+            environment.say("  the store was in memory and is gone now; --store holdfast.db keeps it")
     if state.status in ("failed", "cancelled"):
         raise click.exceptions.Exit(FAILED)
     if state.status != "completed":
@@ -165,20 +166,36 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     if state.failure is not None and state.status == "failed":
         for line in failure_lines(state, environment.debug):
             environment.say(line, "bad")
+        for line in after_failure(environment, state, resume) if resume else ():
+            environment.say(f"  {line}")
+
+
+UNDONE = "it was compensated, so it can't be resumed; start it again under another --id"
+
+
+def after_failure(environment: Environment, state: TaskState, resume: str) -> Iterator[str]:
+    """Return what can be done about a failed task, with the command to type."""
+    assert state.failure is not None
+    if was_undone(state):
+        yield UNDONE
+    elif was_rejected(state):
+        at = " ".join(filter(None, (f"--at {_before_the_request(environment.app(), state)}", environment.options)))
+        yield f"a rejected call stays rejected; to start from before it: {command('fork', state.id, options=at)}"
+    else:
         late = state.deadline is not None and state.updated_at >= state.deadline
-        if was_undone(state):
-            environment.say(f"  {UNDONE}")
-        elif state.failure.code == ApprovalDenied.code:
-            earlier = command("fork", state.id, "--at", "SEQ", options=environment.options)
-            environment.say(
-                f"  a rejected call stays rejected; to try without that: {earlier} (before it was asked for)"
-            )
-        elif resume:
-            first = _first(environment, state, state.failure)
-            environment.say(f"  what it did is kept; to try again: {first}{resume}{' --deadline TIME' if late else ''}")
+        yield from _first(environment, state, state.failure)
+        yield f"what it did is kept; to try again: {resume}{' --deadline 10m' if late else ''}"
 
 
-UNDONE = "what it did was undone, so it can't be resumed; start it anew under another --id"
+def _before_the_request(app: App, state: TaskState) -> int:
+    """Return the last seq before the approval of the rejected call was requested."""
+    requests = (one.seq for one in app.events(state.id) if isinstance(one.event, ApprovalAsked))
+    return max(requests, default=2) - 1
+
+
+def was_rejected(state: TaskState) -> bool:
+    """Return whether a task failed because a person rejected a call: then it fails again when it is resumed."""
+    return state.failure is not None and state.failure.code == ApprovalDenied.code
 
 
 def was_undone(state: TaskState) -> bool:
@@ -186,16 +203,17 @@ def was_undone(state: TaskState) -> bool:
     return any(key.startswith("~undo/") for key in state.steps)
 
 
-def _first(environment: Environment, state: TaskState, failure: Failure) -> str:
-    """Return the command that must come before a failed task is tried again, or it fails again."""
+def _first(environment: Environment, state: TaskState, failure: Failure) -> Iterator[str]:
+    """Return what must be done before a failed task is tried again, or it fails again."""
     found = _LIMIT.search(failure.message) if failure.code == BudgetExceeded.code else None
     if found is not None:
         owner, limit = found.groups()
         most = state.budget.limits.get(limit) if owner == state.id else None
         more = "MORE" if most is None else f"{2 * most:.0f}" if most >= 1 else f"{2 * most:g}"
-        who = " ".join(filter(None, (f"--by {quoted(whoami() or 'you')}", environment.options)))
-        return f"{command('budget', owner, f'{limit}={more}', options=who)}, then: "
-    return "raise max_turns=, then: " if failure.code == TurnLimit.code else ""
+        who = " ".join(filter(None, (f"--by {quoted(whoami())}" if whoami() else "", environment.options)))
+        yield f"first raise the limit: {command('budget', owner, f'{limit}={more}', options=who)}"
+    if failure.code == TurnLimit.code:
+        yield "first raise max_turns= of the agent"
 
 
 _LIMIT = re.compile(r"app\.raise_budget\('([^']+)', Budget\((\w+)=…\)\)")

@@ -26,13 +26,13 @@ from holdfast.core import limits
 from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import values
+from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers.health import HOST, Health
 from holdfast.engine.workers.worker import Worked, Worker
-from holdfast.store.queues import QueueDepth
 
 MOST_PROCESSES = 256
 LOOK_SECONDS = 0.05
-"""How often one looks whether the worker was told to stop."""
+"""How often one looks whether the worker must stop."""
 
 DRAIN_SECONDS = 0.2
 """How often one looks whether anything is left to do."""
@@ -43,7 +43,7 @@ SAY_SECONDS = 1.0
 WORDS = {
     "taken_over": "taken over",
     "quarantined": "quarantined",
-    "released": "let go",
+    "released": "released",
     "lease_lost": "lost",
     "store_errors": "no store",
     "errors": "error",
@@ -69,6 +69,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     quiet: bool
     child: int | None
     gc: Retention | None
+    traces: bool
+    metrics: bool
 
 
 def wanted(environment: Environment, target: str | None, **given: Any) -> ServeOptions:
@@ -81,18 +83,20 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
     asked["gc"] = _retention(*(asked.pop(f"gc_{name}") for name in ("every", "older_than", "keep")))
     for name, most in (("concurrency", 100_000), ("processes", MOST_PROCESSES)):
         if not 1 <= asked[name] <= most:
-            raise InvalidValue(f"--{name} {asked[name]} cannot be; nothing was begun", hint=f"give 1 to {most:,}")
+            raise InvalidValue(
+                f"--{name} {asked[name]} is not allowed; nothing was started", hint=f"give 1 to {most:,}"
+            )
     last = (asked["health"] or 0) + asked["processes"] - 1
     if asked["health"] is not None and not 0 <= asked["health"] <= last <= 65_535:
         raise InvalidValue(
-            f"--health {asked['health']} is not a port for {times(asked['processes'], 'process')}; nothing was begun",
-            hint="give one below 65536, or 0 for any that is free; each process has one of its own, counted on",
+            f"--health {asked['health']} is not a port for {times(asked['processes'], 'process')}; nothing was started",
+            hint="give one below 65536, or 0 for any that is free; each process takes the next one",
         )
     if asked["namespaces"] and asked["all_namespaces"]:
         raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
     if asked["processes"] > 1 and environment.url.startswith("memory:"):
         raise InvalidValue(
-            "each process would have a memory: store of its own; nothing was begun", hint="give --store with a file"
+            "each process would have a memory: store of its own; nothing was started", hint="give --store with a file"
         )
     found = served(target)
     _known_queues(target, found, asked["queues"])
@@ -106,10 +110,10 @@ def _retention(every: str | None, older_than: str | None, keep: int | None) -> R
     if every is None or (older_than is None and keep is None):
         missing = "--gc-every says how often" if every is None else "--gc-older-than or --gc-keep says what may go"
         raise InvalidValue(
-            f"{missing}, and is missing; nothing was begun", hint="give both: --gc-every 1h --gc-older-than 30d"
+            f"{missing}, and is missing; nothing was started", hint="give both: --gc-every 1h --gc-older-than 30d"
         )
     if keep is not None and keep < 0:
-        raise InvalidValue(f"--gc-keep {keep} is not a number of tasks; nothing was begun", hint="give 0 or more")
+        raise InvalidValue(f"--gc-keep {keep} is not a number of tasks; nothing was started", hint="give 0 or more")
     age = None if older_than is None else values.seconds(older_than, "--gc-older-than")
     return Retention(every=values.seconds(every, "--gc-every", above_zero=True), older_than=age, keep=keep)
 
@@ -121,7 +125,7 @@ def _known_queues(target: str | None, found: FoundAgents, wanted: tuple[str, ...
     if odd is not None:
         raise InvalidValue(
             f"{target or 'the files of pyproject.toml'} declares no queue {odd!r}, but {', '.join(sorted(known))}; "
-            "nothing was begun",
+            "nothing was started",
             hint=f"name one of them: --queue {nearest(odd, known)}",
         )
 
@@ -152,11 +156,16 @@ def opened(environment: Environment, wanted: ServeOptions) -> App:
     """The store, for the tenants that are served."""
     if wanted.all_namespaces or wanted.namespaces:
         environment.namespace = environment.namespace_source = ""
-    return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues)
+    told: dict[str, Any] = {"traces": wanted.traces, "metrics": wanted.health is not None}
+    if wanted.metrics:
+        from holdfast.tracing import Otlp
+
+        told["metrics"] = Otlp()
+    return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues, telemetry=told)
 
 
 def serve(environment: Environment, wanted: ServeOptions) -> None:
-    """Work until told to stop."""
+    """Work until a signal stops it."""
     app = opened(environment, wanted)
     worker = worker_of(app, wanted)
     with ExitStack() as stack:
@@ -205,22 +214,16 @@ def refuse_taken_ports(wanted: ServeOptions) -> None:
 
 def _taken(port: int, error: OSError) -> InvalidValue:
     return InvalidValue(
-        f"--health {port}: the port cannot be had: {error.strerror}; nothing was begun",
+        f"--health {port}: the port is not free: {error.strerror}; nothing was started",
         hint="give another one, or 0 for any that is free",
     )
 
 
 def _health(app: App, worker: Worker, wanted: ServeOptions) -> Health:
     port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
-    tenants = worker.plan.namespaces
-    only = tenants[0] if tenants is not None and len(tenants) == 1 else None
-
-    def depths() -> list[QueueDepth]:
-        found = app.depths(only)
-        return [one for one in found if tenants is None or one.namespace in tenants]
-
+    measured = (lambda: ()) if app.telemetry is None else app.telemetry.metrics
     try:
-        return Health(worker, depths, port)
+        return Health(worker, StoreGauges(app.logs, worker.plan.namespaces), port, measured)
     except OSError as error:
         raise _taken(port, error) from None
 
@@ -245,7 +248,7 @@ def _stop_with_parent(worker: Worker) -> None:
 
 
 class WorkerReport:
-    """What is said of a worker: lines for people, or JSON Lines, or one document at the end."""
+    """Reports of a worker: lines for people, or JSON Lines, or one document at the end."""
 
     def __init__(self, environment: Environment, wanted: ServeOptions, worker: Worker, screen: Screen) -> None:
         self._place, self._wanted, self._worker, self._screen = environment, wanted, worker, screen
@@ -279,6 +282,8 @@ class WorkerReport:
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
         for line in wrapped(told, " · ", self._screen.style.width):
             self._line(line, "dim")
+        if link := self._place.page_link():
+            self._line(f"on the page: {link}", "dim")
 
     def task(self, done: Worked) -> None:
         """Say what came of a task."""

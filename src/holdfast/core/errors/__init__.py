@@ -2,17 +2,17 @@
 
 HoldfastError
 ├── TaskNotFound          no task has this id
-├── TaskExists            a task with this id is there already
-├── TaskCollected         the task was removed by retention; its id never acts again
+├── TaskExists            a task with this id already exists
+├── TaskCollected         the task was removed by retention; its id is never used again
 ├── TaskFailed            a task has no result: it failed, was cancelled, or has not ended
 ├── TaskFinished          the task has ended and takes no further work
-├── TaskBusy              another live holder has the task
-├── QueueFull             as many tasks wait in a queue as may
+├── TaskBusy              another live worker has the task
+├── QueueFull             a queue is full
 ├── ThreadBusy            another task of the thread has not ended
 ├── ThreadNotFound        no thread has this id
 ├── InputConflict         a task of this id was started with other input
 ├── StepFailed            a step failed for good, now or when it was recorded
-│   └── ApprovalDenied    a person refused the call, or no answer came in time
+│   └── ApprovalDenied    a person rejected the call, or no answer came in time
 ├── StepChanged           a recorded step is called with another input
 ├── ReplayDiverged        a replay reached a new step instead of the recorded one of that name
 ├── SelfApproval          an agent, or an actor that works for it, tried to decide for a person
@@ -30,7 +30,7 @@ HoldfastError
 ├── SeqOutOfRange         the log has no such position
 ├── StepNotFound          the task has no such step
 ├── Conflict              the log moved on; nothing was written
-├── PatchConflict         a change and another writer's do not go together; shows both
+├── PatchConflict         a change conflicts with another writer's; shows both
 ├── StateMutated          a value that was read from the state was changed in place
 ├── KeyTaken              a unique key belongs to another call; nothing was written
 ├── InvalidEvent          this event may not follow what is in the log
@@ -46,8 +46,9 @@ HoldfastError
 │   │   └── StateNotMigrated  the state is of another version than the agent's, and cannot become it
 │   └── InvalidTemplate   a template cannot be read
 │       └── UnknownName   a template names something that is not there
-├── BudgetExceeded        a task, or one that pays for it, has used up what it may
+├── BudgetExceeded        a task, or one that pays for it, has used up its budget
 ├── UnknownPrice          a budget of money cannot be kept for a model without a price
+├── ExportFailed          a collector did not take the spans that were sent to it
 ├── NotSerializable       a value is not JSON; says where
 ├── UnknownEvent          an event of a kind this version does not know
 ├── LogCorrupt            what is stored is not what was written; says where
@@ -55,11 +56,11 @@ HoldfastError
 └── StoreError            the store cannot do what was asked
     ├── NotAStore         the file is not a Holdfast database
     ├── StoreTooNew       written by a newer version
-    ├── StoreReadOnly     the place cannot be written to
+    ├── StoreReadOnly     the path cannot be written to
     ├── StoreFull         no room left
-    ├── StoreBusy         others kept the store locked for too long
-    ├── StoreUnreachable  the server does not answer, or does not let us in
-    ├── StorePoisoned     a write's fate is unknown after an I/O error; reopen
+    ├── StoreBusy         other processes kept the store locked for too long
+    ├── StoreUnreachable  the server does not answer, or refuses the login
+    ├── StorePoisoned     whether a write was stored is unknown after an I/O error; reopen
     ├── Diverged          acknowledged events are gone; the task is frozen and not built upon
     ├── StoreClosed       the store was closed, or belongs to another process
     └── MissingExtra      an optional part is not installed
@@ -110,6 +111,7 @@ from holdfast.core.errors.steps import (
 )
 from holdfast.core.errors.stores import (
     Diverged as Diverged,
+    ExportFailed as ExportFailed,
     MissingExtra as MissingExtra,
     NotAStore as NotAStore,
     StoreBusy as StoreBusy,

@@ -8,7 +8,7 @@ class Suspended(BaseException):
 
 
 class Stopped(BaseException):
-    """The process was asked to stop; the task is let go before its next step, and can be resumed."""
+    """The process was asked to stop; the task is released before its next step, and can be resumed."""
 
 
 class Cancelled(BaseException):

@@ -31,7 +31,7 @@ class Conflict(HoldfastError):
         where = "no such log" if actual is None else f"its head is {actual}"
         super().__init__(
             f"the log of {log!r} was expected at seq {expected}, but {where}; nothing was written",
-            hint="read the log again and decide anew",
+            hint="another writer was first: read the log and decide again",
             log=log,
             expected=expected,
             actual=actual,
@@ -45,7 +45,7 @@ class Conflict(HoldfastError):
         HoldfastError.__init__(
             error,
             f"the key {log!r} was expected to end at seq {expected}, but {where}; nothing was written",
-            hint="another writer was first: read the key again and decide anew",
+            hint="another writer was first: read the key and decide again",
             log=log,
             expected=expected,
             actual=actual,
@@ -54,7 +54,7 @@ class Conflict(HoldfastError):
 
 
 class PatchConflict(HoldfastError):
-    """A change and another writer's do not go together, or a field is not what the change requires; shows both."""
+    """A change conflicts with another writer's, or a field is not what the change requires; shows both."""
 
     code = "patch-conflict"
 
@@ -76,11 +76,11 @@ class PatchConflict(HoldfastError):
             whose, read = f"thread {thread!r}", "the thread"
         written = f" by {by!r}" if by else ""
         told = f"was {base!r}; you: {mine}; others meanwhile: {theirs}{written}"
-        hint = f"read {read} again and decide anew"
+        hint = f"read {read} and decide again"
         if required:
             told = f"is {theirs}, and the change requires {mine}"
         else:
-            hint += "; increment and append go together with others', and update tries again"
+            hint += "; increment and append do not conflict with other writers, and update tries again"
         super().__init__(
             f"{path!r} of {whose} {told}; nothing was written",
             hint=hint,
@@ -168,4 +168,4 @@ class ValueDamaged(HoldfastError):
 
     def __init__(self, hash: str, why: str) -> None:
         what = f"the value {hash[:12]}…" if hash else "a value"
-        super().__init__(f"{what} {why}", hint="verify names the events that refer to it", hash=hash)
+        super().__init__(f"{what} {why}", hint="app.verify() lists the events that refer to it", hash=hash)

@@ -15,10 +15,10 @@ class StepFailed(HoldfastError):
 
     def __init__(self, key: str, attempts: int, type: str, message: str, *, maybe_done: bool = False) -> None:
         tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        unsure = "; it may have happened, and this exact call is not made again before it is settled"
+        unsure = "; it may have happened, and this exact call is not made again until it is settled"
         super().__init__(
             f"step {key!r} failed after {tries}: {type}: {message}{unsure if maybe_done else ''}",
-            hint="catch StepFailed to go on without it; a failed task can be resumed",
+            hint="catch StepFailed to continue without it; a failed task can be resumed",
             step=key,
             attempts=attempts,
             type=type,
@@ -41,13 +41,13 @@ class StepFailed(HoldfastError):
 
 
 class ApprovalDenied(StepFailed):
-    """A person refused the call, or no answer came in time."""
+    """A person rejected the call, or no answer came in time."""
 
     code = "approval-denied"
 
     def __init__(self, key: str, why: str) -> None:
         HoldfastError.__init__(
-            self, f"call {key!r} was not approved: {why}", hint="catch ApprovalDenied to go on without it", step=key
+            self, f"call {key!r} was not approved: {why}", hint="catch ApprovalDenied to continue without it", step=key
         )
 
 
@@ -85,7 +85,7 @@ class NotRecorded(HoldfastError):
 
     def __init__(self, key: str, parent: str) -> None:
         super().__init__(
-            f"call {key!r} is not in the log of {parent!r}, and this fork touches nothing",
+            f"call {key!r} is not in the log of {parent!r}, and this fork only replays",
             hint="give the tool a mock, or fork with effects='ask'",
             step=key,
             parent=parent,
@@ -120,7 +120,7 @@ class SelfApproval(HoldfastError):
     def __init__(self, verb: str, id: str, why: str) -> None:
         super().__init__(
             f"{verb} was refused for task {id!r}: {why}; nothing was decided",
-            hint="let a person decide: holdfast inbox shows what is asked",
+            hint="let a person decide: holdfast inbox",
             task=id,
             verb=verb,
         )
@@ -134,7 +134,7 @@ class ReplayDiverged(HoldfastError):
     def __init__(self, key: str, recorded: str) -> None:
         super().__init__(
             f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; it was not done",
-            hint="start branches in the same order as when the task began; @agent(on_change='rerun') does it again; "
+            hint="start branches in the same order as when the task began; @agent(on_change='rerun') runs it again; "
             "in new tasks, key=… makes a call independent of that order",
             step=key,
             recorded=recorded,
@@ -149,7 +149,7 @@ class StepChanged(HoldfastError):
     def __init__(self, key: str, recorded: Any, given: Any) -> None:
         super().__init__(
             f"step {key!r} was recorded with {recorded!r} and is now called with {given!r}",
-            hint="keep the recorded result with @agent(on_change='keep'), or do it again with on_change='rerun'",
+            hint="keep the recorded result with @agent(on_change='keep'), or run it again with on_change='rerun'",
             step=key,
             recorded=recorded,
             given=given,
@@ -241,7 +241,7 @@ class StepNotFound(HoldfastError):
     def __init__(self, id: str, step: str) -> None:
         super().__init__(
             f"task {id!r} has no step {step!r}",
-            hint="app.steps(id) lists them; in a loop a key carries its turn: '3/draft#1'",
+            hint="in a loop a key has its turn: '3/draft#1'; to list the steps: app.steps(id)",
             id=id,
             step=step,
         )

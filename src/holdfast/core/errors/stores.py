@@ -26,7 +26,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The place cannot be written to."""
+    """The path cannot be written to."""
 
     code = "store-read-only"
 
@@ -38,19 +38,19 @@ class StoreFull(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Others kept the store locked for too long."""
+    """Other processes kept the store locked for too long."""
 
     code = "store-busy"
 
 
 class StoreUnreachable(StoreError):
-    """The server does not answer, or does not let us in."""
+    """The server does not answer, or refuses the login."""
 
     code = "store-unreachable"
 
 
 class StorePoisoned(StoreError):
-    """A write's fate is unknown after an I/O error; reopen."""
+    """Whether a write was stored is unknown after an I/O error; reopen the store."""
 
     code = "store-poisoned"
 
@@ -67,8 +67,14 @@ class MissingExtra(StoreError):
     code = "missing-extra"
 
 
+class ExportFailed(HoldfastError):
+    """A collector did not take the spans that were sent to it."""
+
+    code = "export-failed"
+
+
 class Diverged(StoreError):
-    """The store has lost events that were acknowledged; the task is frozen and not built upon."""
+    """The store has lost acknowledged events; the task is frozen."""
 
     code = "diverged"
 
@@ -90,7 +96,7 @@ class Diverged(StoreError):
         super().__init__(
             f"{lost} of task {id!r} had been acknowledged and cannot be found, as after a fail-over to a server that "
             f"lagged behind, or a restored backup; {where}, and nothing is built upon it{made}",
-            hint=f"look at what is left; to go on from there: {anyway}; or roll it back, fork it or cancel it"
+            hint=f"look at what is left, then roll it back, fork it or cancel it; or resume it from there: {anyway}"
             if frozen
             else "look at what it did to the world, then start it under another id",
             id=id,
@@ -107,7 +113,7 @@ class Diverged(StoreError):
             error,
             f"records {head_seq + 1} to {known_seq} of {log!r} had been acknowledged and cannot be found, as after a "
             "fail-over to a server that lagged behind, or a restored backup; nothing was written",
-            hint="read the key again: what is left is intact; the next append goes on from there",
+            hint="read the key again: what is left is intact, and the next append continues from there",
             id=log,
             known_seq=known_seq,
             head_seq=head_seq,

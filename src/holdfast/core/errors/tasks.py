@@ -13,20 +13,24 @@ class TaskNotFound(HoldfastError):
     code = "task-not-found"
 
     def __init__(self, id: str) -> None:
-        shows = "app.threads() shows the threads" if id.startswith("@thread/") else "app.list() shows the tasks"
-        super().__init__(f"there is no {log_words(id)}", hint=f"{shows} of this store", id=id)
+        lists = (
+            "the threads of this store: app.threads()"
+            if id.startswith("@thread/")
+            else "the tasks of this store: app.list()"
+        )
+        super().__init__(f"there is no {log_words(id)}", hint=f"to list {lists}", id=id)
 
 
 class TaskExists(HoldfastError):
-    """A task with this id is there already."""
+    """A task with this id already exists."""
 
     code = "task-exists"
 
     def __init__(self, id: str, *, other_history: bool = False) -> None:
-        elsewhere = f"{id!r} has another history there, as when both stores went on with it; it was not touched"
+        elsewhere = f"{id!r} has another history there, as if both stores had worked on it; it was not touched"
         super().__init__(
-            elsewhere if other_history else f"a task {id!r} is there already; nothing was written",
-            hint="look at both, and bring the one that is right into a new store; then use only that"
+            elsewhere if other_history else f"a task {id!r} already exists; nothing was written",
+            hint="compare both, and import the right one into a new store; then use only that store"
             if other_history
             else "choose another id, or leave it out to get a new one",
             id=id,
@@ -34,7 +38,7 @@ class TaskExists(HoldfastError):
 
 
 class TaskCollected(HoldfastError):
-    """The task was removed by retention; its id never acts again."""
+    """The task was removed by retention; its id is never used again."""
 
     code = "task-collected"
 
@@ -50,12 +54,12 @@ class TaskFailed(HoldfastError):
     def __init__(self, id: str, status: str, why: str) -> None:
         told = f"{status}: {why}" if why and status == "failed" else f"{status} ({why})" if why else status
         hints = {
-            "failed": "app.resume(id, agent) tries its last step again",
-            "cancelled": "start it anew under another id",
+            "failed": "to try its last step again: app.resume(id, agent)",
+            "cancelled": "start it again under another id",
             "waiting": "app.inbox(id) shows what it waits for; app.wait(id) waits until it has ended",
         }
         super().__init__(
-            f"task {id!r} has no result, it is {told}",
+            f"task {id!r} has no result: it is {told}",
             hint=hints.get(
                 status, "app.wait(id) waits until it has ended; if its worker is dead: app.resume(id, agent)"
             ),
@@ -72,12 +76,12 @@ class TaskFinished(HoldfastError):
     def __init__(self, id: str, status: str, what: str) -> None:
         again = status == "cancelled" and what == "app.cancel"
         super().__init__(
-            f"task {id!r} is cancelled already; nothing was written"
+            f"task {id!r} is already cancelled; nothing was written"
             if again
-            else f"task {id!r} is already {status}: {what} can't change it, and nothing was written",
-            hint="app.resume(id, agent) lets it go on, unless it was undone"
+            else f"task {id!r} is already {status}, so {what} can't change it; nothing was written",
+            hint="to resume it, unless it was compensated: app.resume(id, agent)"
             if status == "failed"
-            else "fork it to go on from any point of it: app.fork(id, at=…)",
+            else "to start a new task from any event of it: app.fork(id, at=…)",
             id=id,
             status=status,
         )
@@ -126,15 +130,15 @@ class QueueFull(HoldfastError):
 
 
 class TaskBusy(HoldfastError):
-    """Another live holder has the task."""
+    """Another live worker has the task."""
 
     code = "task-busy"
 
     def __init__(self, id: str, holder: str, *, is_cancelled: bool = False) -> None:
-        was = ", and was cancelled: it ends when its step does" if is_cancelled else ""
+        was = ", and was cancelled: it ends after the current step" if is_cancelled else ""
         super().__init__(
-            f"task {id!r} is held by {holder!r}, which is alive{was}",
-            hint='wait for it: app.run(…, wait="1m")' + ("" if is_cancelled else ", or cancel the task"),
+            f"task {id!r} is being worked on by the live worker {holder!r}{was}",
+            hint=("" if is_cancelled else "cancel it, or ") + 'wait for it: app.run(…, wait="1m")',
             id=id,
             holder=holder,
         )
@@ -148,9 +152,9 @@ class InputConflict(HoldfastError):
     def __init__(self, id: str, recorded: Any, given: Any) -> None:
         super().__init__(
             f"task {id!r} was started with {recorded!r}, not with {given!r}; nothing was written",
-            hint="use another id for other work, or the first input to go on"
+            hint="use another id for other work, or give the first input to resume it"
             if given
-            else "give the first input again, or go on without it: app.resume(id, agent); other work needs another id",
+            else "other work needs another id; to resume it without input: app.resume(id, agent)",
             id=id,
             recorded=recorded,
             given=given,

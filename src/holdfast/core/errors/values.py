@@ -44,7 +44,7 @@ class InvalidUrl(InvalidValue):
 
 
 class WebOpen(InvalidValue):
-    """The page would be open to others: it needs who may use it, and an encrypted way off this machine."""
+    """The page would be open to other machines: it needs a login and encryption."""
 
     code = "web-open"
 
@@ -111,7 +111,7 @@ def _seconds(length: float) -> str:
 
 
 class BudgetExceeded(HoldfastError):
-    """A task, or one that pays for it, has used up what it may."""
+    """A task, or one that pays for it, has used up its budget."""
 
     code = "budget-exceeded"
 
@@ -119,7 +119,7 @@ class BudgetExceeded(HoldfastError):
         more = f", and the next step takes {ahead:,.6g}" if ahead and used < of else ""
         super().__init__(
             f"task {id!r} has used {share(limit, used, of)}{more}",
-            hint=f"app.raise_budget({id!r}, Budget({limit}=…)), then resume it",
+            hint=f"raise the limit, then resume it: app.raise_budget({id!r}, Budget({limit}=…))",
             id=id,
             limit=limit,
             used=used,

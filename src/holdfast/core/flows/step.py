@@ -516,6 +516,7 @@ def _approved(surroundings: Surroundings, key: str, request: StepRequest) -> Sub
                 "ApprovalDenied", f"{who}{': ' if known.why else ''}{known.why}", code="approval-denied"
             )
             same: dict[str, Any] = {"key": key, "name": request.name, "tool": request.tool, "input": request.input}
+            same["effect"] = request.effect
             yield Append((ev.StepFailed(**same, failure=failure, attempts=0),), decided=True)
             return False
         if known.status == "asked":

@@ -124,10 +124,10 @@ def is_answered(state: State) -> bool:
     return waits and not state.looked and state.answered_seq > state.claimed_seq
 
 
-def refuse_undone(now: State, what: str, hint: str = "start it anew under another id") -> None:
+def refuse_undone(now: State, what: str, hint: str = "start it again under another id") -> None:
     """Refuse to build on results that were undone since."""
     if now.undoing:
-        message = f"task {now.summary.id!r} was compensated and can't be {what}: it would build on what was undone"
+        message = f"task {now.summary.id!r} was compensated and can't be {what}"
         raise InvalidEvent(message, hint=hint, id=now.summary.id)
 
 
@@ -181,8 +181,9 @@ def _step_ended(state: State, event: ev.StepCompleted | ev.StepFailed) -> None:
         step is not None and step.status not in open_to,
         f"step {event.key!r} is {step.status if step else ''} and has no further outcome",
     )
+    made = event.attempts > 0  # a call that a person rejected was not made, so it was not announced either
     _refuse(
-        event.effect in ANNOUNCED and step is None and not event.source,
+        event.effect in ANNOUNCED and step is None and made and not event.source,
         f"call {event.key!r} can be done once only and was not announced",
         "append a StepStarted before the call is made",
     )
@@ -209,7 +210,7 @@ def _step_settled(state: State, event: ev.StepSettled) -> None:
     _refuse(
         step is None or not (step.open or may_correct(state, step)),
         f"step {event.key!r} is not in doubt",
-        "only a call in doubt is settled; a settlement can be corrected until the task resumes",
+        "only a call in doubt is settled; a settlement can be corrected until the task is resumed",
     )
 
 
@@ -312,7 +313,7 @@ def _approval_answered(state: State, event: ev.ApprovalGiven | ev.ApprovalRefuse
 def _undo_started(state: State, event: Event) -> None:
     _held(state, event)
     _ending(state, event)
-    _refuse(state.undoing, "what was done is being undone already")
+    _refuse(state.undoing, "the task is already being compensated")
 
 
 def _held(state: State, event: Event) -> None:
@@ -334,9 +335,10 @@ def _ending(state: State, event: Event) -> None:
 
 
 def _reopened(state: State, event: Event) -> None:
-    _refuse(state.undoing, "what the task did was undone", "start it anew under another id")
+    _refuse(state.undoing, "the task was compensated", "start it again under another id")
     can_be = state.summary.status == "failed" or state.summary.waiting == "quarantined"
-    _refuse(not can_be, f"the task is {state.summary.status}; only a failed or quarantined one is reopened")
+    told = f"the task is {state.summary.status}; only a failed or quarantined task can be reopened"
+    _refuse(not can_be, told, "to start a new task from any event of it: app.fork(id, at=…)")
 
 
 def _plan_step_done(state: State, event: ev.PlanStepDone) -> None:

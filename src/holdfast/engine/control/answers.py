@@ -111,7 +111,7 @@ def _not_in_doubt(state: State, call: str) -> InvalidEvent:
         told = f"call {call!r} has no outcome yet, and is not in doubt while its process may be making it"
         return InvalidEvent(told, hint="if that process is dead, resume the task first: app.resume(id, agent)")
     doubts = [one.key for one in state.steps.values() if one.status == "doubt"]
-    return InvalidEvent(f"call {call!r} is not in doubt", hint=f"in doubt: {', '.join(doubts) or 'none'}")
+    return InvalidEvent(f"call {call!r} is not in doubt", hint=f"calls in doubt: {', '.join(doubts) or 'none'}")
 
 
 def _fitting(result: Any, tool: Tool | None) -> Raw:
@@ -180,7 +180,7 @@ def approval(
 
 def _refuse_unseen(asked: Approval, shown: str | None) -> None:
     """Refuse a decision about arguments that the person has not seen."""
-    look = "holdfast inbox shows its arguments as they are now, and the digest of them to decide with"
+    look = "look at its arguments as they are now, and decide with their digest: holdfast inbox"
     if shown is not None and shown not in (bound_digest(asked), asked.bound):
         told = f"{shown!r} is not the digest of what {asked.key!r} asks for now; nothing was decided"
         raise InvalidEvent(told, hint=look)

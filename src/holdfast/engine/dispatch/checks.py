@@ -41,8 +41,8 @@ def check_agent(log: Log, agent: Agent | str) -> None:
     summary = log.state.summary
     if log.state.block:
         raise InvalidValue(
-            f"task {log.name!r} lives in a block of code",
-            hint=f"enter it again: with app.task({summary.agent!r}, …, id={log.name!r})",
+            f"task {log.name!r} was made by `with app.task(…)` in a program",
+            hint=f"enter the block again: with app.task({summary.agent!r}, …, id={log.name!r})",
         )
     name = agent if isinstance(agent, str) else agent.name
     if summary.agent != name:
@@ -62,14 +62,14 @@ def check_resumable(logs: Logs, log: Log, agent: Agent, *, anyway: bool = False)
     except InvalidInput as error:
         raise InvalidInput(
             f"agent {agent.name!r} no longer takes what task {log.name!r} was started with: {error.message}",
-            hint="give the new parameter a default, or start anew under another id",
+            hint="give the new parameter a default, or start it again under another id",
         ) from None
     age = (logs.clock.now_us() - log.state.updated_us) / 1_000_000
     limit = None if anyway else agent.resume_within
     if log.state.steps_done and limit is not None and age > limit:
         raise ResumeExpired(
             f"task {log.name!r} has had no event for {shown(age)}; agent {agent.name!r} resumes within {shown(limit)}",
-            hint="start it anew, or resume it anyway: app.resume(id, agent, anyway=True)",
+            hint="start it again, or resume it anyway: app.resume(id, agent, anyway=True)",
         )
 
 

@@ -125,7 +125,7 @@ class Dispatcher:
         name = log.state.summary.agent
         if name not in self.agents and not log.state.block:
             raise InvalidValue(
-                f"this app does not know the agent {name!r} of task {log.name!r}",
+                f"the agent {name!r} of task {log.name!r} is not known here",
                 hint="give it: app.resume(id, agent), or open(…, agents=[…])",
                 id=log.name,
             )

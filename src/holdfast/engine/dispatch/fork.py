@@ -68,7 +68,7 @@ def _left_out(logs: Logs, parent: Log) -> list[Event]:
     return [] if step is None or not _may_be_done_anew(step) else [ev.StepVoided(key=step.key, why=ANEW)]
 
 
-ANEW = "the fork does it anew"
+ANEW = "the fork does it again"
 
 
 def _failure_after(logs: Logs, parent: Log) -> ev.TaskFailed | None:

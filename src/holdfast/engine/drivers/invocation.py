@@ -315,7 +315,7 @@ def unfit(asked: CheckResult, execution: Execution) -> str:
     try:
         asked.request.result(execution.value(asked.result))
     except HoldfastError as error:
-        return error.message
+        return f"{error.message} ({error.hint})" if error.hint else error.message
     return ""
 
 

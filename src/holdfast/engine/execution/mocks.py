@@ -41,8 +41,8 @@ def refuse_real(log: Log, asked: bool) -> None:
     state = log.state
     if asked and not state.mock and state.effects != "recorded":
         raise InvalidValue(
-            f"task {log.name!r} is there already, and is not a mock task",
-            hint="give the mock task another id, or leave mock= out to resume it for real",
+            f"task {log.name!r} exists, and is not a mock task",
+            hint="give the mock task another id, or leave mock= out to resume the real one",
         )
 
 

@@ -8,7 +8,7 @@ that it wrote, and is shown as such.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Raw, Struct
 
@@ -245,6 +245,8 @@ class Waterfall:
             value = codec.unpack(raw, self._fetch)
         except ValueDamaged:
             return "(damaged)"
+        if isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["$messages"]:
+            return "…"  # a window of the conversation, kept by its identity
         return "" if value is None else _cut(codec.text(value))
 
 

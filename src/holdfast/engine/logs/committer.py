@@ -9,9 +9,10 @@ cannot block (async agents). A transaction with user code in it is written alone
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
@@ -62,6 +63,9 @@ class Committer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._append, self._append_event = store.append, store.append_event
+        self.record: Callable[[float], object] | None = None
+        """Told how many seconds each commit took, if that is measured."""
         self._lock = threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._wake = threading.Event()
@@ -79,7 +83,7 @@ class Committer:
         self._refuse_after_fork()
         if not self._queue and self._lock.acquire(blocking=False):
             try:
-                placed = _placed(self._store.append((group,))[0])
+                placed = _placed(self._append((group,))[0])
             finally:
                 self._release()
             if self.observers:
@@ -92,12 +96,12 @@ class Committer:
         self._refuse_after_fork()
         if not self._queue and self._lock.acquire(False):
             try:
-                digest = self._store.append_event(log, expect, draft)
+                digest = self._append_event(log, expect, draft)
             finally:
                 self._release()
             if isinstance(digest, bytes):
-                if self.observers:
-                    self.observe((Write(log, (draft,), expect),), (Placed(expect.seq + 1, (digest,)),))
+                if self.observers and draft.event is not None:
+                    self._tell_observers(log, (PlacedEvent(expect.seq + 1, draft.at_us, draft.event),))
                 return digest
             raise digest
         return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
@@ -120,6 +124,11 @@ class Committer:
             self.observe(groups[-1].writes, placed)
         return placed
 
+    def time_commits(self, record: Callable[[float], object]) -> None:
+        """Measure commits from now on. What is not measured costs nothing: the store is called directly."""
+        self.record = record
+        self._append, self._append_event = _timed(self._store.append, record), _timed(self._store.append_event, record)
+
     def observe(self, writes: Sequence[Write], placed: Sequence[Placed]) -> None:
         """Tell observers what was written, in the thread that wrote it. What they raise is logged and fails nothing."""
         for write, where in zip(writes, placed, strict=True):
@@ -128,11 +137,15 @@ class Committer:
                 for seq, draft in enumerate(write.drafts, start=where.first)
                 if draft.event is not None
             )
-            for observer in self.observers if events else ():  # records are not events
-                try:
-                    observer(f"{self.tenant}!{write.log}" if self.tenant else write.log, events)
-                except Exception:  # noqa: BLE001 — it watches; what was written is written
-                    _report("an observer of events failed")
+            if events:  # records are not events
+                self._tell_observers(write.log, events)
+
+    def _tell_observers(self, log: str, events: Sequence[PlacedEvent]) -> None:
+        for observer in self.observers:
+            try:
+                observer(f"{self.tenant}!{log}" if self.tenant else log, events)
+            except Exception:  # noqa: BLE001 — it watches; what was written is written
+                _report("an observer of events failed")
 
     def _refuse_inside(self) -> None:
         """Work that waited for a lock which its own transaction holds would wait for ever."""
@@ -212,7 +225,7 @@ class Committer:
     def _commit_batch(self, batch: list[Ticket]) -> None:
         """Write a batch. What is wrong with one group must not fail the others."""
         try:
-            outcomes = self._store.append([ticket.group for ticket in batch])
+            outcomes = self._append([ticket.group for ticket in batch])
         except StoreError as error:
             for ticket in batch:
                 ticket.error = error
@@ -231,6 +244,21 @@ class Committer:
                 ticket.outcome = outcome
                 if self.observers and isinstance(outcome, tuple):
                     self.observe(ticket.group.writes, outcome)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _timed(call: Callable[P, R], record: Callable[[float], object]) -> Callable[P, R]:
+    def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+        began = time.perf_counter()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            record(time.perf_counter() - began)
+
+    return timed
 
 
 def _noted(work: Work, connection: Any, groups: list[Group]) -> Group:

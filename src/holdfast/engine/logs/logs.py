@@ -247,7 +247,7 @@ class Logs:
         """Begin a log whose past is another's, up to where that one was loaded."""
         past = self.segments(parent.name, parent.head.seq)
         if len(past) >= limits.MAX_FORK_DEPTH:
-            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start afresh from its state")
+            raise InvalidValue(f"{parent.name!r} stands on {len(past)} forks", hint="start again from its state")
         log = Log(self, name)
         log.head, log.folded, log.ground = parent.head, parent.folded, None
         # The pointer leads to the log that holds the event itself, which for an early one is not the parent's own.

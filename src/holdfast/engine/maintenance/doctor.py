@@ -198,14 +198,14 @@ def _write_ahead_log(path: str) -> Finding:
 def _integrity(logs: Logs) -> Finding:
     problems = logs.store.check()
     if problems:
-        return Finding("integrity", "fail", problems[0], "holdfast verify names the logs; restore a backup")
+        return Finding("integrity", "fail", problems[0], "restore a backup; to list the logs: holdfast verify")
     damaged = _newest_damaged(logs)
     if damaged:
         named = ", ".join(one.task for one in damaged[:3]) + (" …" if len(damaged) > 3 else "")
         what = "task is" if len(damaged) == 1 else "tasks are"
         said = f"{len(damaged)} of the newest {what} damaged: {named}; {damaged[0].why}"
         return Finding("integrity", "fail", said, "holdfast verify looks at all of them; import them from a backup")
-    return Finding("integrity", "ok", "the store's own check finds nothing; holdfast verify walks the chains")
+    return Finding("integrity", "ok", "the store's own check finds nothing; to check every log: holdfast verify")
 
 
 def _newest_damaged(logs: Logs) -> list[Problem]:

@@ -229,7 +229,7 @@ def _unreadable(number: int, why: str) -> InvalidValue:
     where = f"line {number}" if number else "the end"
     return InvalidValue(
         f"{where} of the export cannot be read: {why}",
-        hint="give a file that holdfast export wrote, or export it again",
+        hint="give a file that `holdfast export` wrote, or export it again",
     )
 
 
@@ -497,7 +497,7 @@ def export_to(logs: Logs, id: str, path: str | os.PathLike[str]) -> int:
     logs.segments(id)
     names.text(os.fspath(path), "path")
     if os.path.exists(path):
-        raise InvalidValue(f"{os.fspath(path)!r} is there already; nothing was written", hint="give a new name")
+        raise InvalidValue(f"{os.fspath(path)!r} already exists; nothing was written", hint="give a new name")
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         return write_export(logs, id, file)
 

@@ -89,7 +89,7 @@ def _check_free(store: Store, one: RecordLog) -> None:
     space, key = record_key(one.name)
     raise InvalidValue(
         f"the records {key!r} of {space!r} were dropped here at seq {stone.seq}; nothing was written",
-        hint="import them into another store, or append their data anew",
+        hint="import them into another store, or append their data again",
     )
 
 

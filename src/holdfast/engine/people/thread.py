@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from holdfast.core import codec, events as ev, limits, messages, names
 from holdfast.core.codec import Group, LoggedEvent, Tombstone
 from holdfast.core.context.window import Strategy
@@ -197,16 +199,22 @@ class Thread:
         raw: bool = False,
         form: Form = "chat",
         by: str = "",
+        expect: int | None = None,
     ) -> list[str]:
         """Add messages, all or none of them; returns their ids. Durable when it returns.
 
         `raw`: keep each item as it is given, whatever it says; `messages` and `page` give back the very same JSON, the
         order of its keys included. Items that are messages of the chat or the responses form are part of the
         conversation. Default: each must be a message that a provider would take.
+        `expect`: the `seq` of the thread you have looked at. If anything has happened in it since, Conflict is raised
+        and nothing is added. Default: add them after whatever is there.
         """
         said = self._raw_events(items, by) if raw else self._events(items, form, by)
         for one in said:
             rules.check_text(one)  # before the log is begun
+        if expect is not None:
+            first = self._add_after(_seq(expect), said)
+            return [id_of(first + at) for at in range(len(said))]
         for tries in range(1, limits.MAX_APPEND_TRIES + 1):
             self._logs.ensure(self._name, ev.ThreadCreated())
             write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
@@ -218,6 +226,17 @@ class Thread:
             else:
                 return [id_of(placed.first + at) for at in range(len(said))]
         raise AssertionError("the loop ends by itself")
+
+    def _add_after(self, expect: int, said: Sequence[Event]) -> int:
+        """Add messages to a thread that is at a seq, 0 if there must be none; gives the seq of the first."""
+        head = self._logs.store.head(self._name)
+        found = 0 if head is None else head.seq
+        if found != expect:
+            raise Conflict(self._name, expect, found)
+        if head is None:
+            return self._logs.create(self._name, [ev.ThreadCreated(), *said]).head.seq - len(said) + 1
+        write = self._logs.write_at_head(self._name, said, self._logs.salt(self._name))
+        return self._logs.committer.commit(Group((replace(write, expect=head),)))[0].first
 
     def _events(self, items: Any, form: Form, by: str) -> list[ev.MessageAdded]:
         given = _items(items)
@@ -370,6 +389,12 @@ def open_tasks(logs: Logs, thread: str) -> Iterator[Any]:
     """The tasks of a thread that have not ended."""
     for status in _OPEN:
         yield from logs.store.list(Query(status=status, thread=thread, limit=limits.PAGE_SIZE))
+
+
+def _seq(given: Any) -> int:
+    if type(given) is not int or not 0 <= given <= limits.MAX_SEQ:
+        raise InvalidValue(f"expect={str(given)[:80]!r} is not a seq", hint="give the seq of the thread: thread.seq")
+    return given
 
 
 def _items(given: Any) -> list[Any]:

@@ -189,3 +189,12 @@ class User:
 
     def __repr__(self) -> str:
         return f"<user {self.id}>"
+
+
+def users(logs: Logs, *, after: str | None, limit: int) -> list[User]:
+    """The users there are, by their ids."""
+    if type(limit) is not int or not 1 <= limit <= limits.MAX_PAGE_SIZE:
+        raise InvalidValue(f"limit={limit!r} is out of range", hint=f"use 1 to {limits.MAX_PAGE_SIZE:,}")
+    prefix = names.user_log("x")[:-1]
+    last = None if after is None else names.user_log(after)
+    return [User(logs, name.removeprefix(prefix)) for name in logs.store.logs(prefix=prefix, after=last, limit=limit)]

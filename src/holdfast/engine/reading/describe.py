@@ -114,7 +114,7 @@ def _of_tasks(event: ev.Event, at_us: int, fetch: Fetch) -> EventLine | None:
                 verb="forked", about=f"from {event.parent} at {event.at}", value=event.effects, by=event.by
             )
         case ev.TaskClaimed():
-            return EventLine(verb="claimed", about=f"process {event.holder.partition('-')[0]}", tone="dim")
+            return EventLine(verb="claimed", about=f"process {process_name(event.holder)}", tone="dim")
         case ev.TaskReleased():
             return EventLine(verb="released", value=event.why or None, tone="dim")
         case ev.TaskSuspended():
@@ -302,3 +302,13 @@ _SMALL = {
     "user_patched": "user patch",
 }
 """Short words for kinds that no case above describes: a timeline has eleven characters for them."""
+
+
+def process_name(holder: str) -> str:
+    """Return what people call a worker's process: its pid; on a server, which knows no pids, the start of its name.
+
+    >>> process_name("4711-15650762a8c5529b"), process_name("pg-6365beb28be30922")
+    ('4711', '6365beb2')
+    """
+    pid, _, rest = holder.partition("-")
+    return pid if pid.isdigit() else rest[:8]

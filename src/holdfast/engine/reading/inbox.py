@@ -35,21 +35,19 @@ Kind = Literal["question", "approval", "doubt", "budget", "blocked", "quarantine
 
 
 class Remedy(NamedTuple):
-    """A command that helps: its verb, its words (`FILE`, `VALUE` and `JSON` stand for yours) and its options.
+    """A command that helps: its verb, its words (`FILE` and `VALUE` stand for yours) and its options.
 
-    With `signed` it takes `--by`: who decides; with `reasoned` also `--why`.
+    With `signed` it takes `--by`: the person who decides.
     """
 
     verb: str
     words: tuple[str, ...] = ()
     options: str = ""
     signed: bool = False
-    reasoned: bool = False
 
     def given(self, by: str, more: str = "") -> str:
-        """Its options as they are typed, by whom."""
-        told = (self.options, f"--by {by}" if self.signed else "", "--why WHY" if self.reasoned else "", more)
-        return " ".join(filter(None, told))
+        """Return its options as they are typed by this person; without a name the command takes the login name."""
+        return " ".join(filter(None, (self.options, f"--by {shlex.quote(by)}" if self.signed and by else "", more)))
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
@@ -72,6 +70,8 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     of: float | None = None
     ahead: float | None = None
     """How much of a budget the next step, call or turn is estimated to take."""
+    why: str = ""
+    """Why a call in doubt must be settled again: the result that was given can't be its tool's."""
     since_us: int = 0
     until_us: int | None = None
     expires_us: int | None = None
@@ -86,7 +86,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """The one command that helps; `FILE`, `VALUE`, `JSON` and `YOU` stand for yours."""
+        """The one command that helps; `FILE` and `VALUE` stand for yours."""
         return _typed(remedies(self)[0])
 
     def to_json(self) -> str:
@@ -212,7 +212,7 @@ _KINDS: dict[str, Kind] = {
 _SETTLED = ("doubt", "blocked")
 """What still has to be decided once the deadline has passed: answers, approvals and budgets come too late."""
 
-_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "answer")
+_COPIED = ("tool", "risk", "arguments", "bound", "used", "of", "ahead", "owner", "answer", "why")
 
 
 def _item(state: State, one: dict[str, Any]) -> InboxItem:
@@ -272,8 +272,9 @@ def asked(item: InboxItem) -> str:
         case "approval":
             return _call(item) if item.tool or item.prompt is None else shown(item.prompt)
         case "doubt":
-            why = f" ({shown(item.prompt)})" if item.prompt is not None else ""
-            return f"did {_call(item)} happen?{why}"
+            raised = f" ({shown(item.prompt)})" if item.prompt is not None else ""
+            again = f" Settle it again: {item.why}." if item.why else ""
+            return f"did {_call(item)} happen?{raised}{again}"
         case "budget":
             return _budget(item)
         case "blocked":
@@ -310,15 +311,15 @@ def remedies(item: InboxItem) -> list[Remedy]:
             return [Remedy("answer", (task, item.key, "VALUE"), signed=True)]
         case "approval":
             seen = f"--bound {item.bound}"
-            refuse = Remedy("reject", (task, item.key), seen, signed=True, reasoned=True)
+            refuse = Remedy("reject", (task, item.key), seen, signed=True)
             return [Remedy("approve", (task, item.key), seen, signed=True), refuse]
         case "doubt" | "blocked":
             denied = Remedy("settle", call, "--did-not-happen", signed=True)
-            return [Remedy("settle", call, "--happened --result JSON", signed=True), denied]
+            return [Remedy("settle", call, "--happened --result VALUE", signed=True), denied]
         case "budget":
             return [_raise(item)]
         case "quarantined":
-            cancel = Remedy("cancel", (task,), signed=True, reasoned=True)
+            cancel = Remedy("cancel", (task,), signed=True)
             return [Remedy("resume", (task, "FILE")), Remedy("log", (task,)), cancel]
         case "diverged":
             resume = Remedy("resume", (task, "FILE"), "--anyway", signed=True)
@@ -342,8 +343,7 @@ def _raise(item: InboxItem) -> Remedy:
 
 def _typed(one: Remedy, store: str = "") -> str:
     """A command as it is typed. `store` is an option that names the store, where it is not the usual one."""
-    who = shlex.quote(acting("") or "YOU")
-    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(who, store))))
+    return " ".join(filter(None, ("holdfast", one.verb, shlex.join(one.words), one.given(acting(""), store))))
 
 
 def explained(logs: Logs, state: State, waiting: Waiting) -> str:

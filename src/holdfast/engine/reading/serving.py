@@ -16,7 +16,7 @@ from holdfast.core.errors import StoreError
 from holdfast.core.names import NAMESPACE_END
 from holdfast.store.protocol import Query, Store
 
-NO_WORKER = "no worker is alive"
+NO_WORKER = "no worker is running"
 
 
 class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,6 +153,6 @@ def why_none_of(workers: Iterable[LiveWorker], summary: Summary) -> str | None:
         named = ", ".join(sorted(one.name for one in of_version))
         return (
             f"too many abandoned threads still run in {named}, which takes no more tasks until some of them end. "
-            "Start another worker, or restart it; holdfast doctor names the tasks"
+            "Start another worker, or restart it. The tasks are named by: holdfast doctor"
         )
     return None

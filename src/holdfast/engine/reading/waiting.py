@@ -9,10 +9,11 @@ from msgspec import Raw
 
 from holdfast.core import codec
 from holdfast.core.codec import moment
-from holdfast.core.events import Blocker
+from holdfast.core.events import Blocker, StepDoubted
 from holdfast.core.state import budget
 from holdfast.core.state.rules import bound_digest
 from holdfast.core.state.shapes import State, Step
+from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading import serving, steps
 
@@ -51,7 +52,19 @@ class Waiting:
 
     def _doubt(self, step: Step) -> dict[str, Any]:
         told = {"kind": "doubt", "key": step.key, "name": step.name, "prompt": _raised(step)}
-        return told | {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}
+        told |= {"tool": step.tool, "risk": step.risk, "arguments": self._values(step.input)}
+        again = self._why_again(step)
+        return told | {"why": again} if again else told
+
+    def _why_again(self, step: Step) -> str:
+        """Return why a settled call is in doubt again, as its last record says; empty if it was never settled."""
+        if step.status != "doubt":
+            return ""
+        rows = self._logs.rows(self._state.summary.id, after=step.last_seq - 1, upto=step.last_seq)
+        last = next((decoded(log, row) for log, row in rows), None)
+        if not isinstance(last, StepDoubted) or last.failure is not None or last.why.startswith(_PLAIN):
+            return ""
+        return last.why
 
     def _blockers(self) -> list[dict[str, Any]]:
         """Return what blocks a suspended task whose own log has nothing to answer."""
@@ -103,6 +116,10 @@ class Waiting:
 
     def __repr__(self) -> str:
         return f"<waiting for {self.kind}{': ' + self.why if self.why else ''}>"
+
+
+_PLAIN = "announced"
+"""Begins the reason of a call whose outcome was never recorded: it says no more than that the call is in doubt."""
 
 
 def _raised(step: Step) -> str | None:

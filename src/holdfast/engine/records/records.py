@@ -433,5 +433,5 @@ def _cursor(given: str | None) -> tuple[int, bytes]:
         return _seq(int(seq), "cursor"), bytes.fromhex(digest)
     except (ValueError, AttributeError):
         raise InvalidValue(
-            f"{str(given)[:80]!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin anew"
+            f"{str(given)[:80]!r} is not a cursor", hint="give the cursor of an earlier call, or None to begin again"
         ) from None

@@ -187,7 +187,7 @@ def _void(stream: _Stream, one: LoggedEvent) -> str:
     if one.seq <= stream.after:
         return ""
     if isinstance(event, _TAKEN):
-        return "another process took the task over" if isinstance(event, ev.TaskClaimed) else "the task began anew"
+        return "another process took the task over" if isinstance(event, ev.TaskClaimed) else "the task began again"
     if isinstance(event, _ENDED):
         return "the task ended"
     return "the attempt failed" if isinstance(event, _CAME_TO_NOTHING) and _is_of(stream, event) else ""

@@ -79,6 +79,8 @@ def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
     logs = dispatcher.logs
     own = Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost)
     own.committer.observers, own.committer.tenant = logs.committer.observers, namespace
+    if logs.committer.record is not None:
+        own.committer.time_commits(logs.committer.record)
     return Dispatcher(own, dispatcher.prices)
 
 

@@ -4,63 +4,26 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, StoreUnreachable
 from holdfast.engine.drivers.abandonable import ABANDONED
-from holdfast.store.queues import QueueDepth
+from holdfast.engine.telemetry import exposition, instruments
+from holdfast.engine.telemetry.gauges import StoreGauges
+from holdfast.engine.telemetry.instruments import Metric
+from holdfast.engine.workers.counts import COUNTED
 
 if TYPE_CHECKING:
     from holdfast.engine.workers.worker import Worker
-
-KEPT_SECONDS = 1.0
-"""How long a count of tasks is reused: frequent requests do not make the store count often."""
 
 SLOW_SECONDS = 5.0
 """How long one waits for the rest of a request."""
 
 MOST_ASKING = 32
 """How many are answered at a time."""
-
-COUNTED = {
-    "claimed": "tasks taken",
-    "taken_over": "tasks taken from a worker that was dead or silent",
-    "completed": "tasks that ended well",
-    "failed": "tasks that failed",
-    "cancelled": "tasks that were cancelled",
-    "waiting": "tasks that went to wait",
-    "released": "tasks released for other workers",
-    "quarantined": "quarantined tasks",
-    "lease_lost": "tasks that another worker had taken",
-    "scheduled": "tasks begun by a schedule",
-    "collected": "old tasks removed",
-    "store_errors": "times the store could not be reached",
-    "errors": "unexpected errors",
-}
-
-
-class WorkerCounts:
-    """Counters, from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-
-    def add(self, name: str, count: int = 1) -> None:
-        with self._lock:
-            self._counts[name] += count
-
-    def __getitem__(self, name: str) -> int:
-        return self._counts[name]
-
-    def all(self) -> dict[str, int]:
-        """Every counter, those that stand at zero too."""
-        return {name: self._counts[name] for name in COUNTED}
 
 
 class _Server(ThreadingHTTPServer):
@@ -96,14 +59,17 @@ HOST = "127.0.0.1"
 class Health:
     """`/healthz` and `/metrics` of a worker, on 127.0.0.1."""
 
-    def __init__(self, worker: Worker, depths: Callable[[], list[QueueDepth]], port: int = 0) -> None:
+    def __init__(
+        self, worker: Worker, gauges: StoreGauges, port: int = 0, measured: Callable[[], Sequence[Metric]] = tuple
+    ) -> None:
+        """`gauges` ask the store, at most so often; `measured` is what the app has measured of its steps."""
         health = self
 
         class Handler(BaseHTTPRequestHandler):
             timeout = SLOW_SECONDS
 
             def do_GET(self) -> None:
-                status, kind, body = health.answer(self.path.partition("?")[0])
+                status, kind, body = health.answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -116,19 +82,17 @@ class Health:
                 """Requests are not logged."""
 
         self._worker = worker
-        self._depths = depths
-        self._known: list[QueueDepth] = []
-        self._fresh_until = 0.0
-        self._lock = threading.Lock()
+        self._gauges, self._measured = gauges, measured
         self._server = _Server((HOST, port), Handler)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True).start()
 
-    def answer(self, path: str) -> tuple[int, str, bytes]:
-        """Answer a request: status, content type, body."""
+    def answer(self, path: str, accept: str = "") -> tuple[int, str, bytes]:
+        """Answer a request: status, content type, body. Prometheus accepts OpenMetrics if it wants exemplars."""
         if path == "/healthz":
             try:
-                depths = self._seen()
+                self._refuse_without_store()
+                depths = self._gauges.depths()
             except HoldfastError as error:
                 return 503, "application/json", codec.dump({"status": "no store", "why": error.message})
             clogged = self._worker.clogged
@@ -138,47 +102,39 @@ class Health:
             facts |= {"why": clogged} if clogged else {}
             return 503 if clogged else 200, "application/json", codec.dump(facts)
         if path == "/metrics":
-            return 200, "text/plain; version=0.0.4; charset=utf-8", self._metrics().encode()
+            is_open = "application/openmetrics-text" in accept
+            text = exposition.exposition(self._metrics(), openmetrics=is_open)
+            return 200, exposition.OPENMETRICS if is_open else exposition.TEXT, text.encode()
         return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
 
-    def _seen(self) -> list[QueueDepth]:
-        """Return the depth of the queues; the last known one at once, while the worker can't reach its store."""
+    def _refuse_without_store(self) -> None:
+        """Answer at once while the worker can't reach its store."""
         if self._worker.trouble:
             raise StoreUnreachable(self._worker.trouble, hint="see the worker's log")
-        with self._lock:
-            now = time.monotonic()
-            if now >= self._fresh_until:
-                self._known = self._depths()
-                self._fresh_until = time.monotonic() + KEPT_SECONDS
-            return self._known
 
-    def _metrics(self) -> str:
-        """The text that Prometheus reads."""
-        lines: list[str] = []
+    def _metrics(self) -> list[Metric]:
+        """Return what the worker counts, what the app measures, and what the store has."""
+        found: list[Metric] = []
         for name, count in self._worker.counts.all().items():
-            lines += [f"# HELP holdfast_{name}_total {COUNTED[name]}", f"# TYPE holdfast_{name}_total counter"]
-            lines.append(f"holdfast_{name}_total {count}")
-        lines += ["# HELP holdfast_busy tasks worked on now", "# TYPE holdfast_busy gauge"]
-        lines.append(f"holdfast_busy {self._worker.busy}")
-        lines += ["# HELP holdfast_abandoned_threads abandoned threads that still run"]
-        lines += ["# TYPE holdfast_abandoned_threads gauge", f"holdfast_abandoned_threads {len(ABANDONED)}"]
-        lines += ["# HELP holdfast_store_up whether the store can be reached", "# TYPE holdfast_store_up gauge"]
+            counter = instruments.Counter(f"holdfast.{name}", "{task}", COUNTED[name])
+            counter.add(count)
+            found.append(counter)
+        found += self._measured()
         try:
-            depths = self._seen()
+            self._refuse_without_store()
+            gauges = self._gauges.read()
         except HoldfastError:
-            return "\n".join([*lines, "holdfast_store_up 0", ""])
-        lines.append("holdfast_store_up 1")
-        lines += ["# HELP holdfast_tasks tasks of a queue by what they do", "# TYPE holdfast_tasks gauge"]
-        for one in depths:
-            place = f'namespace="{_escaped(one.namespace)}",queue="{_escaped(one.queue)}"'
-            for state in ("ready", "running", "timed"):
-                lines.append(f'holdfast_tasks{{{place},state="{state}"}} {getattr(one, state)}')
-        return "\n".join([*lines, ""])
+            gauges = None
+        for name, value, about in (
+            ("busy", self._worker.busy, "tasks worked on now"),
+            ("abandoned_threads", len(ABANDONED), "abandoned threads that still run"),
+            ("store_up", int(gauges is not None), "whether the store can be reached"),
+        ):
+            gauge = instruments.Gauge(f"holdfast.{name}", "1", about)
+            gauge.set(value)
+            found.append(gauge)
+        return [*found, *(gauges or ())]
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

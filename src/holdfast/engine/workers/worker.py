@@ -40,7 +40,7 @@ from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import serving
 from holdfast.engine.system import exits
 from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
-from holdfast.engine.workers.health import WorkerCounts
+from holdfast.engine.workers.counts import WorkerCounts
 from holdfast.engine.workers.schedule import Schedule, Starter
 from holdfast.engine.workers.upkeep import Retention, Upkeep
 from holdfast.store.queues import WakeListener
@@ -381,7 +381,7 @@ class Worker:
             claim.warn("worker %s: abandoned threads have ended; it claims tasks again", self.name)
         elif count >= limits.MAX_ABANDONED_THREADS and not is_clogged:
             self.clogged = f"{count} abandoned threads still run; no more tasks are claimed until some of them end"
-            claim.warn("worker %s: %s. holdfast doctor names them", self.name, self.clogged)
+            claim.warn("worker %s: %s. They are named by: holdfast doctor", self.name, self.clogged)
         return bool(self.clogged)
 
     def _take_up(self, claimed: list[Claimed]) -> None:

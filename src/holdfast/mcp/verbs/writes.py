@@ -87,7 +87,7 @@ def _continue_task(request: Request) -> dict[str, Any]:
         app.start(agent, given, id=id, contract=contract, thread=old.thread, user=old.user, by=request.by)
     new = scope.task(id)
     if new.facts.get(links.CONTINUES) is None or new.facts[links.CONTINUES].value != old_uri:
-        raise InvalidValue(f"task {id!r} is there already and does not continue {old.id!r}", hint="give another id")
+        raise InvalidValue(f"task {id!r} exists and does not continue {old.id!r}", hint="give another id")
     links.link(app, old, new, request.by)
     return {**told(new), "continues": old_uri}
 

@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from holdfast.core.codec import Group, Summary
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
+from holdfast.store.queues import (
+    EVER_US,
+    Claim,
+    ClaimRequest,
+    Due,
+    Loss,
+    QueueDepth,
+    Rate,
+    ServedRow,
+    Slot,
+    Taken,
+    WaitDepth,
+)
 
 
 class MemoryWakeListener:
@@ -105,6 +117,15 @@ class MemoryQueues:
                     counts[row.namespace, row.queue, _column(row)] += 1
         places = sorted({place[:2] for place in counts})
         return [QueueDepth(*place, *(counts[*place, column] for column in range(3))) for place in places]
+
+    def waits(self, namespace: str | None = None) -> list[WaitDepth]:
+        found: dict[tuple[str, str, str], list[int]] = {}
+        with self._lock:
+            for row in (one.summary for one in self._due() if namespace in (None, one.summary.namespace)):
+                if row.status == "waiting" or (row.status == "pending" and row.wake_us is None):
+                    kind = "ready" if row.status == "pending" else row.waiting or ""
+                    found.setdefault((row.namespace, row.queue, kind), []).append(row.changed_us)
+        return [WaitDepth(*place, len(ages), min(ages)) for place, ages in sorted(found.items())]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         depths = [one for one in self.depths(namespace) if one.queue == queue]

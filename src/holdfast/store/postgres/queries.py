@@ -913,6 +913,17 @@ group by 1, 2 order by 1, 2
 """
 
 
+# What waits, for what, and since when. It reads every such row, so it is for metrics, which ask seldom.
+WAITS = """
+select namespace, queue, case status when 'pending' then 'ready' else coalesce(waiting, '') end, count(*)::bigint,
+  min(changed)::bigint
+from {s}.tasks
+where (status = 'waiting' or (status = 'pending' and wake is null))
+  and (%(namespace)s::text is null or namespace = %(namespace)s)
+group by 1, 2, 3 order by 1, 2, 3
+"""
+
+
 COUNT_READY = """
 select count(*) from (
   select from {s}.tasks

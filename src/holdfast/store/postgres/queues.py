@@ -35,7 +35,19 @@ from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_idle, translated
 from holdfast.store.postgres.statements import Ints, Texts
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
+from holdfast.store.queues import (
+    EVER_US,
+    Claim,
+    ClaimRequest,
+    Due,
+    Loss,
+    QueueDepth,
+    Rate,
+    ServedRow,
+    Slot,
+    Taken,
+    WaitDepth,
+)
 
 _PAUSE_SECONDS = 0.5
 
@@ -225,6 +237,9 @@ class PostgresQueues:
 
     def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         return [QueueDepth(*row) for row in self._links.rows(queries.DEPTHS, {"namespace": namespace}, prepare=False)]
+
+    def waits(self, namespace: str | None = None) -> list[WaitDepth]:
+        return [WaitDepth(*row) for row in self._links.rows(queries.WAITS, {"namespace": namespace}, prepare=False)]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         place = {"namespace": namespace, "queue": queue, "most": Int8(most)}

@@ -181,7 +181,7 @@ def make_private(path: str) -> None:
 def copy_to(reader: apsw.Connection, path: str) -> None:
     """Write a compact, consistent copy, under its final name only when it is complete and synced."""
     if os.path.exists(path):
-        raise InvalidValue(f"{path!r} is there already; nothing was written", hint="give a new name")
+        raise InvalidValue(f"{path!r} already exists; nothing was written", hint="give a new name")
     partial = f"{path}.{os.urandom(4).hex()}.partial"
     try:
         make_private(partial)
@@ -292,7 +292,7 @@ def translated(error: apsw.Error, path: str) -> HoldfastError:
             return StoreError(f"{path!r}: {type(error).__name__}: {error}", hint="this is a bug: please report it")
 
 
-_RIGHTS = "check owner, mode and file system of the file and its directory; holdfast list and show only have to read it"
+_RIGHTS = "check the owner, mode and file system of the file and its directory; commands that only read still work"
 
 
 def _left_behind(path: str) -> str:

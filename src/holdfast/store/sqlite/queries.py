@@ -429,6 +429,13 @@ select namespace, queue, sum(ready), sum(running), sum(timed) from (
 where :namespace is null or namespace = :namespace
 group by namespace, queue order by namespace, queue
 """
+# What waits, for what, and since when. It reads every such row, so it is for metrics, which ask seldom.
+WAITS = """
+select namespace, queue, case status when 'pending' then 'ready' else coalesce(waiting, '') end, count(*), min(changed)
+from tasks
+where (status = 'waiting' or (status = 'pending' and wake is null)) and (:namespace is null or namespace = :namespace)
+group by 1, 2, 3 order by 1, 2, 3
+"""
 COUNT_READY = """
 select count(*) from (
   select 1 from tasks indexed by tasks_ready

@@ -19,7 +19,19 @@ from holdfast.core import codec
 from holdfast.core.codec import Group, Head
 from holdfast.store import queues
 from holdfast.store.protocol import Outcome
-from holdfast.store.queues import EVER_US, Claim, ClaimRequest, Due, Loss, QueueDepth, Rate, ServedRow, Slot, Taken
+from holdfast.store.queues import (
+    EVER_US,
+    Claim,
+    ClaimRequest,
+    Due,
+    Loss,
+    QueueDepth,
+    Rate,
+    ServedRow,
+    Slot,
+    Taken,
+    WaitDepth,
+)
 from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 from holdfast.store.sqlite.file_guard import INDEX_HEADER_BYTES
@@ -164,6 +176,10 @@ class SqliteQueues:
     def depths(self, namespace: str | None = None) -> list[QueueDepth]:
         with self._reading() as reader:
             return [QueueDepth(*row) for row in fetch_all(reader, q.DEPTHS, {"namespace": namespace})]
+
+    def waits(self, namespace: str | None = None) -> list[WaitDepth]:
+        with self._reading() as reader:
+            return [WaitDepth(*row) for row in fetch_all(reader, q.WAITS, {"namespace": namespace})]
 
     def ready(self, namespace: str, queue: str, most: int) -> int:
         with self._reading() as reader:

@@ -14,7 +14,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Origin, Write
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Query, Store
-from holdfast.store.queues import SHORT, Due, QueueDepth, Rate, places
+from holdfast.store.queues import SHORT, Due, QueueDepth, Rate, WaitDepth, places
 from holdfast.testing.conformance.samples import (
     AT,
     Opener,
@@ -487,6 +487,15 @@ class QueueConformance:
         assert store.queues.depths() == expected
         assert store.queues.depths("acme") == [one for one in expected if one.namespace == "acme"]
         assert store.queues.depths("absent") == []
+        waits: dict[tuple[str, str, str], list[int]] = {}
+        for row in rows:
+            if row.status == "waiting" or (row.status == "pending" and row.wake_us is None):
+                kind = "ready" if row.status == "pending" else row.waiting or ""
+                waits.setdefault((row.namespace, row.queue, kind), []).append(row.changed_us)
+        found = [WaitDepth(*place, len(ages), min(ages)) for place, ages in sorted(waits.items())]
+        assert store.queues.waits() == found and {one.kind for one in found} == {"ready", "timer", "person"}
+        assert store.queues.waits("acme") == [one for one in found if one.namespace == "acme"]
+        assert store.queues.waits("absent") == []
         for one in expected:
             assert store.queues.ready(one.namespace, one.queue, 1000) == one.ready
             assert store.queues.ready(one.namespace, one.queue, 2) == min(2, one.ready)

@@ -109,9 +109,9 @@ class CrashReport(Struct, frozen=True):
         return "\n".join(
             [
                 f"{self.what}: {self.survived} of {self.tried} faults survived ({self.mode}, {self.store})",
-                *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
+                f"  {self.duplicates} duplicates, {self.in_doubt} tasks left in doubt, {self.doubts} calls in doubt",
                 f"  {self.points} points, {self.tried} tried, {self.missed} not reached, {self.seconds:.1f} s",
-                f"  {self.doubts} calls in doubt, {self.in_doubt} tasks left in doubt, {self.duplicates} duplicates",
+                *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
             ]
         )
 

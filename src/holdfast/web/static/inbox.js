@@ -162,6 +162,13 @@ function pressed(page, entry, which) {
     if (which === "answer") return act(page, entry, "answer", { question: entry.key, value: answerOf(draft.text || ""), why }, "Answered");
   } else if (entry.kind === "budget" && which === "allow" && rights(page, "steer")) {
     return act(page, entry, "budget", { limits: { [entry.key]: more(entry) }, why }, `Allowed ${entry.key} up to ${number(more(entry))}`);
+  } else if (entry.kind === "budget" && which === "limit" && rights(page, "steer")) {
+    const most = Number((draft.limit || "").replaceAll(",", ""));
+    if (!(most > 0)) {
+      drafts.set(key, { ...draft, error: { message: "Another limit must be a number above 0.", hint: "" } });
+      return page.draw();
+    }
+    return act(page, entry, "budget", { limits: { [entry.key]: most }, why }, `Allowed ${entry.key} up to ${number(most)}`);
   } else if (entry.kind === "quarantined" && which === "resume" && rights(page, "steer")) {
     return act(page, entry, "resume", { why }, "Made pending for workers");
   }
@@ -232,7 +239,7 @@ function question(entry) {
     return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
   }
   if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
-  return h("p", { class: "q" }, shown(textOf(entry.prompt) || WORDS[entry.kind]));
+  return h("p", { class: "q" }, shown(capital(textOf(entry.prompt) || WORDS[entry.kind])));
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
@@ -270,7 +277,8 @@ function armed(label, bad, busy) {
 const CONTROLS = {
   approval: ({ draft, press, why, busy, entry }) => [
     draft.armed === "approve" ? armed(`Yes, approve ${entry.tool || entry.name} once`, false, busy) : button("Approve …", "a", press("approve"), "pri", busy),
-    draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why],
+    draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why,
+    h("a", { class: "btn ghost", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}?tab=state`) }, "See what it knew")],
   doubt: ({ draft, press, change, why, busy, entry, page }) => [
     draft.armed === "happened" ? armed("Yes, it happened", false, busy) : button("It happened …", "h", press("happened"), "pri", busy),
     draft.armed === "not" ? armed("Yes, it did not happen", true, busy) : button("It did not happen …", "n", press("not"), "", busy),
@@ -279,7 +287,7 @@ const CONTROLS = {
   question: ({ entry, draft, press, change, why, busy }) => [
     choicesOf(entry).map(([label], index) => button(shown(label), index < 3 ? String(index + 1) : "", press(`choice${index + 1}`), index ? "" : "pri", busy)),
     entry.answer && choicesOf(entry).length ? null : [entry.answer ? form(entry.answer, draft, change) : h("input", { class: "field", "aria-label": "Answer", placeholder: choicesOf(entry).length ? "or say it in words" : "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer")], why],
-  budget: ({ entry, press, why, busy }) => [entry.key ? button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy) : null, why],
+  budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why],
   quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why],
 };
 CONTROLS.blocked = CONTROLS.doubt;
@@ -298,7 +306,8 @@ function form(schema, draft, change) {
 
 function outcome(one) {
   if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
-  const took = one.after !== undefined && one.holder ? `; process ${one.holder.pid} took it after ${duration(one.after)}` : "";
+  const ran = one.after !== undefined && (one.holder || ["running", "completed", "failed"].includes(one.status)); // released soon
+  const took = ran ? `; ${one.holder ? `process ${one.holder.pid}` : "a worker"} took it after ${duration(one.after)}` : "";
   const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";
   return h("p", { class: "outcome", role: "status" }, h("span", { class: "st completed" }, icon("completed"), one.told), h("span", { class: "muted" }, ` · the task is ${one.status}${took}`), unserved ? h("span", { class: "risk" }, shown(unserved)) : null);
 }

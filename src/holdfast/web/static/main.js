@@ -8,12 +8,15 @@ import { addressOf, go, onMove, route } from "./route.js";
 import { ago, number, shown } from "./text.js";
 import { audit } from "./audit.js";
 import { compare } from "./compare.js";
+import { worded } from "./chips.js";
 import { inbox } from "./inbox.js";
+import { thread, threads, user, users } from "./people.js";
+import { startTask } from "./start.js";
 import { task } from "./task.js";
 import { tasks } from "./tasks.js";
 import { workers } from "./workers.js";
 
-const SCREENS = { tasks, task, inbox, workers, audit, compare };
+const SCREENS = { tasks, task, inbox, workers, audit, compare, user, users, thread, threads };
 
 /** What every screen shares: who acts, what the store is, the numbers of the bar, and how to draw. */
 const page = { about: null, counts: null, draw, hear: null, problem: null, notice: "", act: null };
@@ -59,7 +62,7 @@ function bar() {
     h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.namespace ? [" · ", shown(about.namespace)] : null),
     h("nav", { class: "nav", "aria-label": "Pages" }, places()),
     h("div", { class: "right" }, live(),
-      h("button", { class: "find", type: "button", onclick: find, "aria-label": "Go to a task" }, icon("search"), h("span", { class: "w" }, "Go to task …"), h("kbd", null, "/")),
+      h("button", { class: "find", type: "button", onclick: find, "aria-label": "Find and commands" }, icon("search"), h("span", { class: "w" }, "Go to task, step …"), h("kbd", null, "/")),
       h("span", { class: "sm who", title: "What you do here is recorded with this name" }, about.read_only ? "read only" : ["by ", h("b", { class: "ink2" }, shown(about.by || "–"))]),
     ),
   );
@@ -134,31 +137,60 @@ function entrance() {
   );
 }
 
-// Going to a task
+// Find, and commands
+
+function commands() {
+  const may = page.about && !page.about.read_only && page.about.rights.includes("steer");
+  const places1 = [["Tasks", "/", "g t"], ["Inbox", "/inbox", "g i"], ["Workers and queues", "/workers", "g w"], ["Audit", "/audit", "g a"], ["Users", "/users", ""], ["Threads", "/threads", ""]];
+  return [
+    ...places1.map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
+    ...(may && page.about.agents.length ? [{ label: "Start a task", told: "of an agent of this page's file", act: () => startTask().catch(failed) }] : []),
+    { label: "Keys", told: "?", act: showKeys },
+    { label: "Copy the link", told: "y", act: () => navigator.clipboard.writeText(location.href).catch(() => undefined) },
+  ];
+}
+
+/** What a text finds: commands, steps of the open task, tasks by the beginning of their id, and values to filter by. */
+async function found1(text) {
+  const fits = (one) => one.label.toLowerCase().includes(text.toLowerCase());
+  const own = [...commands(), ...(screen && screen.find ? screen.find() : [])].filter(fits).slice(0, text ? 8 : 12);
+  if (!text) return own;
+  const found = await get("/search", { q: text }).catch(() => ({ tasks: [], words: [] }));
+  return [
+    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => go(`/tasks/${encodeURIComponent(one.id)}`) })),
+    ...own,
+    ...found.words.map(([kind, word]) => ({ label: word, told: `filter by ${kind}`, act: () => go(`/?q=${encodeURIComponent(worded(kind, word))}`) })),
+  ];
+}
 
 async function find() {
   const dialog = document.createElement("dialog");
   dialog.className = "finder";
-  let found = [];
+  let found = await found1("");
   let at = 0;
+  let asked = 0;
+  let looking = Promise.resolve();
   const show = () => render([
-    h("input", { class: "field", type: "text", autofocus: true, placeholder: "The beginning of a task's id", "aria-label": "Task id", oninput: look, onkeydown: move }),
-    h("ul", { role: "listbox", "aria-label": "Tasks found" }, found.map((one, index) => h("li", { key: one.id, role: "option", "aria-selected": String(index === at), onclick: () => open(one.id) }, h("span", { class: "id" }, shown(one.id)), " ", h("span", { class: "muted sm" }, shown(one.agent), " · ", one.status)))),
+    h("input", { class: "field", type: "text", role: "combobox", "aria-expanded": "true", "aria-controls": "found", "aria-activedescendant": found.length ? `found${at}` : null, autofocus: true, placeholder: "A task's id, a step, an agent, a user, a command", "aria-label": "Task id, step or command", oninput: (event) => { looking = look(event); }, onkeydown: move }),
+    h("ul", { id: "found", role: "listbox", "aria-label": "Found" }, found.map((one, index) => h("li", { key: `${one.told}/${one.label}`, id: `found${index}`, role: "option", "aria-selected": String(index === at), onclick: () => choose(one) }, h("span", { class: "id" }, shown(one.label)), " ", h("span", { class: "muted sm" }, shown(one.told))))),
+    found.length ? null : h("p", { class: "plain muted sm" }, "Nothing is found."),
   ], dialog);
-  const open = (id) => {
+  const choose = (one) => {
     dialog.close();
-    go(`/tasks/${encodeURIComponent(id)}`);
+    one.act();
   };
   async function look(event) {
-    const asked = event.target.value;
-    found = asked ? (await get("/search", { q: asked }).catch(() => ({ tasks: [] }))).tasks : [];
+    const turn = ++asked;
+    const now = await found1(event.target.value.trim());
+    if (turn !== asked) return;
+    found = now;
     at = 0;
     show();
   }
   function move(event) {
     if (event.key === "ArrowDown") at = Math.min(at + 1, found.length - 1);
     else if (event.key === "ArrowUp") at = Math.max(at - 1, 0);
-    else if (event.key === "Enter" && found[at]) return open(found[at].id);
+    else if (event.key === "Enter") return looking.then(() => found[at] && choose(found[at])); // what was typed counts, also if it is still looked for
     else return undefined;
     event.preventDefault();
     return show();

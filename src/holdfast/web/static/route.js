@@ -15,6 +15,7 @@ export function route() {
   if (parts[0] === "tasks" && parts.length === 2) return { screen: "task", id: parts[1], query };
   if (parts[0] === "inbox") return { screen: "inbox", task: parts[1], kind: parts[2], key: parts[3], query };
   if (parts[0] === "compare" && parts.length === 3) return { screen: "compare", a: parts[1], b: parts[2], query };
+  if (parts[0] === "users" || parts[0] === "threads") return { screen: parts[1] === undefined || parts[1] === "" ? parts[0] : parts[0].slice(0, -1), id: parts[1], query };
   if (parts[0] === "workers") return { screen: "workers", query };
   if (parts[0] === "audit") return { screen: "audit", query };
   return { screen: "tasks", query };

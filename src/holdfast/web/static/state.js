@@ -34,10 +34,12 @@ function differences(changes, event, writers, goTo) {
 
 function entry(one, writers, goTo) {
   const wrote = writers && (writers.get(`${one.section}\u0000${one.key}`) || (one.section === "task" ? writers.get(one.key) : undefined));
+  const source = wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
   const sign = one.section === "plan" && !one.kind ? (plain(one.value).done ? "✓" : "○") : SIGNS[one.kind] || "";
+  if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source));
   return h("div", { key: `${one.section}/${one.key}`, class: one.kind },
     h("span", { class: "g" }, sign ? [h("span", { class: "vh" }, { add: "added", del: "removed", chg: "changed" }[one.kind] || ""), sign] : ""), h("span", { class: "k", title: one.key }, shown(one.key)),
-    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null));
+    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), source));
 }
 
 function told(section, given) {

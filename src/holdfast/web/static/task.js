@@ -239,8 +239,10 @@ export function task(page, to) {
     settle();
     if (view.step) inspect();
     const header = shownHeader();
-    return [crumb(header), top(header), budget(header.budget), past(), damaged(), needs(header), failed(header), tabs(), content()];
+    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
   }
+
+  const pace = (header) => part(header, known.docs.now);
 
   function crumb(header) {
     const more = [];
@@ -276,8 +278,8 @@ export function task(page, to) {
           fact("worker", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "none"),
           fact("position", `${plural(header.steps.known, "step")} known, ${header.steps.committed} committed${header.turn ? ` · turn ${header.turn}` : ""}`),
           header.deadline && header.status !== "completed" ? fact("deadline", due(header.deadline)) : null,
-          header.user ? fact("user", shown(header.user)) : null,
-          header.thread ? fact("thread", shown(header.thread)) : null,
+          header.user ? fact("user", h("a", { class: "under", href: addressOf(`/users/${encodeURIComponent(header.user)}`) }, shown(header.user))) : null,
+          header.thread ? fact("thread", h("a", { class: "under", href: addressOf(`/threads/${encodeURIComponent(header.thread)}`) }, shown(header.thread))) : null,
           fact("chain", chain()),
           header.status === "completed" && header.is_now ? fact("result", value(header.result, 120)) : null)),
       h("div", { class: "row acts0" },
@@ -485,6 +487,7 @@ export function task(page, to) {
       view = viewOf(next);
       return true;
     },
+    find: () => steps().map((one) => ({ label: one.key, told: `step, ${one.status}`, act: () => ask({ step: one.key, tab: null }) })),
     draw,
   };
 }
@@ -504,7 +507,14 @@ function due(iso) {
 
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
 
-function budget(found) {
+/** How much of a task is done, by its plan; 0 if that is not known, or it has ended. */
+function part(header, doc) {
+  const plan = doc && doc.get("plan");
+  if (!plan || !plan.length || ["completed", "failed", "cancelled"].includes(header.status)) return 0;
+  return plan.filter((one) => plain(one).done).length / plan.length;
+}
+
+function budget(found, share) {
   const limits = found ? Object.entries(found.limits) : [];
   if (!limits.length) return null;
   return h("section", { class: "budget", "aria-label": "Budget" }, limits.map(([limit, most]) => {
@@ -512,6 +522,6 @@ function budget(found) {
     const part = Math.round((used / most) * 100);
     const [label, show] = LIMITS[limit] || [limit.replace("_", " "), number];
     return h("div", { key: limit }, h("div", { class: "k" }, h("span", null, label), h("span", null, `${part}%`)), h("div", { class: "v" }, show(used), " ", h("small", null, `of ${show(most)}`)),
-      h("div", { class: `meter${part >= 100 ? " x" : part >= 80 ? " p" : ""}`, role: "meter", "aria-label": label, "aria-valuenow": Math.min(100, part), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i", { style: { width: `${Math.min(100, part)}%` } }), h("s")));
+      h("div", { class: `meter${part >= 100 ? " x" : part >= 80 ? " p" : ""}`, role: "meter", "aria-label": label, "aria-valuenow": Math.min(100, part), "aria-valuemin": 0, "aria-valuemax": 100 }, h("i", { style: { width: `${Math.min(100, part)}%` } }), share ? h("u", { style: { left: `${Math.min(100, part)}%`, width: `${Math.max(0, Math.min(100, part / share) - Math.min(100, part))}%` }, title: `at this pace: ${show(used / share)} in the end` }) : null, h("s")));
   }));
 }

@@ -1,6 +1,8 @@
 // Tasks: counts that are the filter, and a row for each task with how it went.
 
+import { act, chosenBar } from "./bulk.js";
 import { get, Problem } from "./api.js";
+import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
 import { icon, status, statusOf } from "./icons.js";
 import { legend } from "./keys.js";
@@ -11,9 +13,10 @@ import { ago, duration, money, name, number, shown } from "./text.js";
 
 const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "failed", "completed", "cancelled"];
 const AGAIN_MS = 200;
+const VIEWS = "holdfast-views";
 
 export function tasks(page, at) {
-  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [] };
+  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null };
   let query = at.query.get("q") || "";
   let timer = null;
   let asked = 0;
@@ -87,9 +90,15 @@ export function tasks(page, at) {
   function select() {
     const row = known.rows && known.rows[known.on];
     if (!row) return;
-    known.chosen = known.chosen.includes(row.id) ? known.chosen.filter((id) => id !== row.id) : [...known.chosen, row.id].slice(-2);
+    flip(row.id);
+  }
+
+  function flip(id) {
+    known.chosen = known.chosen.includes(id) ? known.chosen.filter((one) => one !== id) : [...known.chosen, id];
     page.draw();
   }
+
+  const bulk = (verb, all) => act(page, known, verb, all ? { q: query } : { ids: known.chosen });
 
   const compared = () => known.chosen.length === 2 && go(`/compare/${known.chosen.map(encodeURIComponent).join("/")}`);
 
@@ -99,6 +108,8 @@ export function tasks(page, at) {
     ticks: () => true,
     async start(listen) {
       const [counts, rates] = await Promise.all([get("/tasks/counts"), get("/rates"), load()]);
+      get("/money").then((found) => { known.money = found; page.draw(); }, () => undefined);
+      get("/words").then((found) => { known.words = found.words; }, () => undefined);
       known.counts = { ...counts, ...(known.counts || {}), by_status: counts.by_status };
       known.rates = rates;
       known.dead = new Set(counts.dead);
@@ -113,7 +124,7 @@ export function tasks(page, at) {
       return true;
     },
     close: () => clearTimeout(timer),
-    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates)), filter(query, known.error), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed))],
+    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)],
   };
 }
 
@@ -137,32 +148,51 @@ function statebar(counts, on, choose) {
   }));
 }
 
-function rates(found) {
+function rates(found, money1) {
   const done = found ? found.completed : [];
   const bad = found ? found.failed : [];
-  const most = Math.max(1, ...done.map((one, index) => one + bad[index]));
   const total = done.reduce((sum, one) => sum + one, 0);
   const failed = bad.reduce((sum, one) => sum + one, 0);
+  const minute = done.slice(-10).reduce((sum, one, index) => sum + one + bad.slice(-10)[index], 0) / 10;
+  const days = money1 ? money1.days.map(([day, cost]) => `${day}: ${money(cost)}`).join("\n") : "";
+  return h("div", { class: "panel thr" }, h("span", { title: "in the last ten minutes" }, h("span", { class: "muted sm" }, "done a minute"), h("b", null, number(minute))),
+    sparks({ completed: done, failed: bad }, `${total} tasks completed and ${failed} failed in the last hour`),
+    h("span", { title: `${days}${money1 && money1.more ? "\nof the newest 200 tasks" : ""}` }, h("span", { class: "muted sm" }, money1 && money1.more ? "spent today, at least" : "spent today"), h("b", null, money1 ? money(money1.today) : "–")));
+}
+
+/** What was done in each of the last 60 minutes: a bar each, with failures on top. */
+export function sparks({ completed: done, failed: bad }, label) {
+  const most = Math.max(1, ...done.map((one, index) => one + bad[index]));
   const bars = done.flatMap((one, index) => {
     const high = (one / most) * 40;
     const over = (bad[index] / most) * 40;
     return [one ? h("rect", { x: index * 4, y: 44 - high, width: 3, height: high, class: "f-done" }) : null, bad[index] ? h("rect", { x: index * 4, y: 44 - high - over, width: 3, height: over, class: "f-fail" }) : null];
   });
-  return h("div", { class: "panel thr" }, h("span", null, h("span", { class: "muted sm" }, "done last hour"), h("b", null, number(total))),
-    h("svg", { viewBox: "0 0 240 46", preserveAspectRatio: "none", role: "img", "aria-label": `${total} tasks completed and ${failed} failed in the last hour` }, h("path", { d: "M0 45H240", class: "s-line" }), bars),
-    h("span", null, h("span", { class: "muted sm" }, "failed"), h("b", null, number(failed))));
+  return h("svg", { viewBox: "0 0 240 46", preserveAspectRatio: "none", role: "img", "aria-label": label }, h("path", { d: "M0 45H240", class: "s-line" }), bars);
 }
 
-function filter(query, error) {
-  const submit = (event) => {
-    event.preventDefault();
-    ask({ q: new FormData(event.target).get("q").trim() });
-  };
+/** Filters that a person has kept, in this browser. */
+function views() {
+  try {
+    const found = JSON.parse(localStorage.getItem(VIEWS) || "[]");
+    return Array.isArray(found) ? found.filter((one) => typeof one === "string").slice(0, 20) : [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(all) {
+  localStorage.setItem(VIEWS, JSON.stringify(all));
+  ask({}); // which draws
+}
+
+function filter(query, error, known) {
+  const kept = views();
+  const saved = kept.includes(query);
+  const save = query ? h("button", { class: "btn ghost sm", type: "button", "aria-pressed": String(saved), onclick: () => keep(saved ? kept.filter((one) => one !== query) : [...kept, query]) }, saved ? "Saved" : "Save view") : null;
   return [
-    h("form", { class: "filter", role: "search", onsubmit: submit },
-      h("input", { name: "q", type: "search", value: query, "aria-label": "Filter", autocomplete: "off", spellcheck: "false", placeholder: "status:failed  agent:recap  stage:booking  user:ana  id:order-*  changed<3h" }),
-      query ? h("button", { class: "btn ghost sm", type: "button", onclick: () => ask({ q: null }) }, "Clear") : null,
-      h("button", { class: "btn ghost sm", type: "submit" }, "Filter")),
+    chips({ query, change: (text) => ask({ q: text }), placeholder: "status:failed  agent:recap  stage:booking  user:ana  id:order-*  changed<3h", more: save, list: known }),
+    kept.length ? h("nav", { class: "views", "aria-label": "Saved views" }, kept.map((one) => h("button", { key: one, class: "btn ghost sm m", type: "button", "aria-pressed": String(one === query), onclick: () => ask({ q: one }) }, shown(words(one).join(" "))))) : null,
     error ? h("p", { class: "notice bad", role: "alert" }, shown(error.message), ". ", shown(error.hint)) : null,
   ];
 }
@@ -171,25 +201,25 @@ function fresh(count, load) {
   return h("button", { class: "btn fresh", type: "button", onclick: () => { window.scrollTo(0, 0); load(); } }, `${count} new`);
 }
 
-function body(known, page, more) {
+function body(known, page, more, flip) {
   if (known.rows === null) return h("p", { class: "plain muted" }, "Reading tasks …");
   if (!known.rows.length && known.counts && known.counts.tasks === 0) return empty(page);
   if (!known.rows.length) return h("p", { class: "panel plain" }, "No task matches this filter.");
   const columns = ["Status", "Task", "Stage", "Why, or what came of it", "How it went", "Took", "Budget · cost", "Changed"];
   const total = known.counts ? number(known.counts.tasks) : "";
   return [
-    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on, known.chosen.includes(row.id)))))),
+    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on, known.chosen.includes(row.id), flip))))),
     legend([["j k", "move"], ["enter", "open"], ["x", "select"], ["c", "compare two"], ["/", "find"], ["?", "all keys"]], h("span", null, `${total} tasks`, known.next ? [" · ", h("button", { class: "link", type: "button", onclick: more }, "next 50")] : "")),
   ];
 }
 
-function line(row, strip, on, chosen) {
+function line(row, strip, on, chosen, flip) {
   const which = statusOf(row);
   const now = Date.now();
   const changed = Date.parse(row.changed_at);
   const running = row.status === "running";
   return h("tr", { key: row.id, "aria-selected": chosen ? "true" : null, class: `${on ? "on" : ""}${chosen ? " chosen" : ""}${now - changed < 3000 && running ? " new" : ""}` },
-    h("td", { class: "c-st" }, status(which)),
+    h("td", { class: "c-st" }, h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
     h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)) }, name(row.id)), h("span", { class: "sub" }, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),
     h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),

@@ -1,16 +1,22 @@
-// Workers that are alive, and what waits in queues.
+// Workers: those that are alive, those that died with tasks in hand; and what waits in queues.
 
 import { get } from "./api.js";
-import { commandLine } from "./copy.js";
+import { commandLine, copyAs } from "./copy.js";
 import { h } from "./dom.js";
-import { duration, number, shown } from "./text.js";
+import { icon } from "./icons.js";
+import { addressOf } from "./route.js";
+import { ago, duration, number, plural, shown } from "./text.js";
+import { sparks } from "./tasks.js";
+
+const AGAIN_MS = 2000;
+const MOST_CELLS = 20;
 
 export function workers(page) {
-  const known = { found: null };
+  const known = { found: null, rates: null };
   let timer = null;
 
   async function load() {
-    known.found = await get("/workers");
+    [known.found, known.rates] = await Promise.all([get("/workers"), get("/rates")]);
     page.draw();
   }
 
@@ -19,33 +25,43 @@ export function workers(page) {
     ticks: () => false,
     async start(listen) {
       await load();
-      timer = setInterval(() => !document.hidden && load().catch(() => undefined), 2000);
+      timer = setInterval(() => !document.hidden && load().catch(() => undefined), AGAIN_MS);
       listen("/stream", null, () => undefined);
     },
     close: () => clearInterval(timer),
     moved: () => false,
-    draw() {
-      if (!known.found) return h("p", { class: "plain muted" }, "Reading workers …");
-      const { workers: alive, queues, now_ms: now } = known.found;
-      const served = new Set(alive.flatMap((one) => one.queues || []));
-      const lonely = queues.filter((one) => one.ready > 0 && !served.has(one.queue));
-      const busy = alive.reduce((sum, one) => sum + one.busy, 0);
-      const room = alive.reduce((sum, one) => sum + (one.concurrency || 0), 0);
-      return [
-        h("div", { class: "row" }, h("h1", null, "Workers and queues"), h("span", { class: "muted sm desc" }, "Which processes take tasks, and what waits to be taken.")),
-        h("div", { class: "cols three" }, tile("workers alive", String(alive.length)), tile("tasks worked on", `${busy}${room ? ` of ${room}` : ""}`), tile("tasks ready", number(queues.reduce((sum, one) => sum + one.ready, 0)))),
-        lonely.map((one) => h("div", { class: "notice", role: "status" }, h("span", null, h("b", null, "No worker serves queue ", h("span", { class: "m" }, shown(one.queue)), ". "), `${one.ready === 1 ? "1 task waits" : `${number(one.ready)} tasks wait`} in it. `), h("span", { class: "grow" }), commandLine(`holdfast worker FILE${one.queue === "default" ? "" : ` --queue ${one.queue}`}`))),
-        h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Workers")), alive.length ? h("table", null, heads(["Machine", "Process", "Serves", "Queues", "Busy", "Up"]), h("tbody", null, alive.map((one) => h("tr", { key: one.holder }, h("td", { class: "b" }, shown(one.host || "")), h("td", { class: "m" }, String(one.pid || one.holder)), h("td", { class: "m ink2" }, shown(Object.keys(one.agents || {}).join(", "))), h("td", { class: "m ink2" }, shown((one.queues || []).join(", "))), h("td", { class: "m" }, `${one.busy}${one.concurrency ? ` of ${one.concurrency}` : ""}`), h("td", { class: "m muted" }, one.started_us ? duration(now - one.started_us / 1000) : "–"))))) : h("p", { class: "plain muted" }, "No worker is alive.")),
-        h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Queues")), queues.length ? h("table", null, heads(["Queue", "Ready", "Working", "Waiting for a time"]), h("tbody", null, queues.map((one) => h("tr", { key: `${one.namespace}/${one.queue}` }, h("td", { class: "m" }, shown(one.queue)), h("td", { class: "m" }, number(one.ready)), h("td", { class: "m" }, number(one.running)), h("td", { class: "m" }, number(one.timed ?? one.later ?? 0)))))) : h("p", { class: "plain muted" }, "No task waits in a queue.")),
-      ];
-    },
+    draw: () => (known.found ? drawn(known.found, known.rates) : h("p", { class: "plain muted" }, "Reading workers …")),
   };
 }
 
-function tile(label, text) {
-  return h("div", { class: "panel tile" }, h("span", { class: "muted sm" }, label), h("b", null, text));
+function drawn({ workers: alive, dead, queues, now_ms: now }, rates) {
+  const served = new Set(alive.flatMap((one) => one.queues || []));
+  const lonely = queues.filter((one) => one.ready > 0 && !served.has(one.queue));
+  const busy = alive.reduce((sum, one) => sum + one.busy, 0);
+  const room = alive.reduce((sum, one) => sum + (one.concurrency || 0), 0);
+  const oldest = Math.min(...queues.map((one) => one.oldest_ms ?? Infinity));
+  return [
+    h("div", { class: "row" }, h("h1", null, "Workers and queues"), h("span", { class: "muted sm desc" }, "Which processes take tasks, and what waits to be taken."), h("span", { class: "grow" }), copyAs({ command: "holdfast workers --json", python: "app.workers()", path: "/api/v1/workers" })),
+    h("div", { class: "cols three" }, tile("workers alive", String(alive.length)), tile("tasks worked on", [String(busy), room ? h("small", null, ` of ${room}`) : null]), tile("oldest ready task waits", Number.isFinite(oldest) ? duration(now - oldest) : "–")),
+    lonely.map((one) => h("div", { class: "notice", role: "status" }, h("span", { class: "st waiting" }, icon("waiting")), h("span", null, h("b", null, "No worker serves queue ", h("span", { class: "m" }, shown(one.queue)), ". "), `${one.ready === 1 ? "1 task waits" : `${number(one.ready)} tasks wait`} in it${one.oldest_ms ? `, the oldest for ${duration(now - one.oldest_ms)}` : ""}. `), h("span", { class: "grow" }), commandLine(`holdfast worker FILE${one.queue === "default" ? "" : ` --queue ${one.queue}`}`))),
+    h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Workers")), alive.length || dead.length ? h("table", null, heads(["Machine", "Process", "Serves", "Queues", "Busy", "Up"]), h("tbody", null,
+      alive.map((one) => h("tr", { key: one.holder }, h("td", { class: "b" }, shown(one.host || "–")), h("td", { class: "m" }, String(one.pid || one.holder)), h("td", { class: "m ink2 val" }, shown(Object.keys(one.agents || {}).join(", "))), h("td", { class: "m ink2" }, shown((one.queues || []).join(", "))), h("td", { class: "m" }, cells(one.busy, one.concurrency), `${one.busy}${one.concurrency ? ` of ${one.concurrency}` : ""}`, one.clogged ? h("span", { class: "risk" }, "clogged") : null), h("td", { class: "m muted r" }, one.started_us ? duration(now - one.started_us / 1000) : "–"))),
+      dead.map((one) => h("tr", { key: one.holder, class: "dead" }, h("td", null, "–"), h("td", { class: "m" }, shown(one.pid)), h("td", { colspan: 2 }, h("a", { class: "link", href: addressOf("/?q=status:interrupted") }, `${plural(one.tasks, "task")} not taken over`)), h("td", null, h("span", { class: "st failed" }, icon("failed"), "dead")), h("td", { class: "m muted r" }, `last wrote ${ago(now - one.since_ms)} ago`))))) : h("p", { class: "plain muted" }, "No worker is alive. Start one: ", h("code", null, "holdfast worker FILE"))),
+    h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Queues")), queues.length ? h("table", null, heads(["Queue", "Ready", "Working", "Waiting for a time", "Last hour", "Oldest"]), h("tbody", null, queues.map((one) => h("tr", { key: `${one.namespace}/${one.queue}` }, h("td", { class: "m" }, h("a", { class: "id", href: addressOf(`/?q=${encodeURIComponent(`queue:${one.queue}`)}`) }, shown(one.queue)), served.has(one.queue) || !one.ready ? null : h("span", { class: "risk" }, "not served")), h("td", { class: "m r" }, number(one.ready)), h("td", { class: "m r" }, number(one.running)), h("td", { class: "m r" }, number(one.timed ?? 0)), h("td", null, h("div", { class: "hour" }, sparks((rates && rates.queues[one.queue]) || { completed: [], failed: [] }, `queue ${one.queue}`))), h("td", { class: "m muted r" }, one.oldest_ms ? duration(now - one.oldest_ms) : "–"))))) : h("p", { class: "plain muted" }, "No task waits in a queue.")),
+  ];
+}
+
+function cells(busy, room) {
+  if (!room || room > 50) return null;
+  const wide = Math.min(room, MOST_CELLS);
+  const full = Math.round((busy / room) * wide);
+  return h("span", { class: "cells", "aria-hidden": "true" }, Array.from({ length: wide }, (_, index) => h("i", { class: index < full ? "on" : "" })));
+}
+
+function tile(label, content) {
+  return h("div", { class: "panel tile" }, h("span", { class: "muted sm" }, label), h("b", null, content));
 }
 
 function heads(names) {
-  return h("thead", null, h("tr", null, names.map((one) => h("th", { scope: "col" }, one))));
+  return h("thead", null, h("tr", null, names.map((one) => h("th", { scope: "col", class: ["Ready", "Working", "Waiting for a time", "Oldest", "Up"].includes(one) ? "r" : "" }, one))));
 }

@@ -1,0 +1,231 @@
+"""Screens beside tasks: workers, queues, money, the audit, users and threads; acts on many tasks, find, filters."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast import StatePatch, Task, agent, report_usage
+from tests.web.browser import tab
+from tests.web.world import eventually, fill, page_of
+
+
+@agent
+def pays(task: Task, cost: float) -> None:
+    task.step(lambda: report_usage(input_tokens=10, cost=cost), name="model")
+
+
+@agent
+def talks(task: Task) -> None:
+    task.message({"role": "user", "content": "Is it **late**?"})
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "store.db"
+    with holdfast.open(path) as app:
+        fill(app)
+        app.user("ana").patch(StatePatch(set={"seat": "aisle"}), by="ben")
+        app.run(talks, id="talk-1", thread="trip")
+        with page_of(path) as opened:
+            opened.app, opened.path = app, path
+            yield opened
+
+
+# Users and threads
+
+
+def test_users_and_threads_are_listed_and_shown_with_their_tasks(own):
+    assert [one["id"] for one in own.get("/users")["users"]] == [one.id for one in own.app.users()] == ["ana", "ben"]
+    first = own.get("/users?limit=1")
+    assert (first["next"], own.get("/users?limit=1&after=ana")["users"]) == ("ana", [{"id": "ben"}])
+    ana = own.get("/users/ana")
+    assert ana["state"] == {"seat": "aisle"} and [one["id"] for one in ana["tasks"]] == ["recap-standup-1117"]
+    assert {one["id"] for one in own.get("/threads")["threads"]} >= {"trip"}
+    trip = own.get("/threads/trip")
+    assert trip["messages"][0]["content"] == "Is it **late**?" and [one["id"] for one in trip["tasks"]] == ["talk-1"]
+
+
+@pytest.mark.parametrize("limit", [0, True, 10_001, "x"])
+def test_a_number_of_users_that_can_not_be_is_refused(limit):
+    with holdfast.open("memory:") as app, pytest.raises(holdfast.InvalidValue, match="out of range"):
+        app.users(limit=limit)
+
+
+# Money
+
+
+def test_money_is_of_the_day_and_of_the_task_that_spent_it(own):
+    for number, cost in enumerate((0.25, 0.5)):
+        own.app.run(pays, {"cost": cost}, id=f"pays-{number}")
+    own.app.fork("pays-1", at=own.app.head("pays-1") - 1, id="copy", by="ben")
+    with page_of(own.path) as fresh:  # which has kept nothing
+        found = fresh.get("/money")
+    assert len(found["days"]) == 7 and found["days"][-1][1] == found["today"] == "0.750000", "a fork spent nothing"
+    assert found["more"] is False
+
+
+# Workers
+
+
+def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import time\nfrom holdfast import Task, agent\n\n@agent\ndef slow(task: Task) -> None:\n"
+        "    task.step(time.sleep, 60, name='sleep')\n"
+    )
+    own.app.start("slow", id="slow-1", queue="bulk")
+    lonely = next(one for one in own.get("/workers")["queues"] if one["queue"] == "bulk")
+    assert lonely["ready"] == 1 and lonely["oldest_ms"]
+    command = [sys.executable, "-m", "holdfast", "worker", str(slow), "--queue", "bulk", "--store", str(own.path)]
+    worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        alive = eventually(lambda: [one for one in own.get("/workers")["workers"] if one["busy"]], 20)
+        assert alive[0]["queues"] == ["bulk"] and alive[0]["pid"] == worker.pid
+        worker.send_signal(signal.SIGKILL)
+        worker.wait(10)
+        dead = eventually(lambda: own.get("/workers")["dead"], 20)
+        assert [(one["pid"], one["tasks"]) for one in dead] == [(str(worker.pid), 1)]
+    finally:
+        worker.kill()
+        worker.wait(10)
+
+
+# The audit
+
+
+def test_the_audit_is_filtered_by_time_and_exported_whole(own):
+    shown = own.get("/audit?limit=500")["acts"]
+    assert own.get("/audit?since=1h&limit=500")["acts"] == shown and own.get("/audit?until=1h")["acts"] == []
+    status, headers, text = own.raw("GET", "/api/v1/audit/export?by=ben")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert status == 200 and headers["content-disposition"].startswith("attachment")
+    assert lines and {one["by"] for one in lines} == {"ben"}
+    assert own.ask("GET", "/api/v1/audit?since=nonsense")[0] == 400
+
+
+# Many tasks
+
+
+def test_an_act_on_many_is_for_the_number_that_was_shown(own):
+    for number in range(5):
+        own.app.start("daily_digest", {"n": number}, id=f"d-{number}")
+    body = {"verb": "cancel", "q": "agent:daily_digest", "expected": 5, "why": "plans changed"}
+    status, told = own.act("/bulk", body)
+    assert (status, told["code"], told["details"]["found"]) == (409, "count-changed", 6), "one more was there before"
+    status, job = own.act("/bulk", {**body, "expected": 6}, key="once")
+    assert status == 200 and job["total"] == 6
+    done = eventually(lambda: (found := own.get(f"/bulk/{job['job']}"))["over"] and found)
+    assert (done["done"], done["refused"]) == (6, 0)
+    assert own.act("/bulk", {**body, "expected": 6}, key="once")[1]["job"] == job["job"], "the same key, the same job"
+    ended = [one for one in own.app.events("d-3") if one.kind == "task_cancelled"]
+    assert len(ended) == 1 and own.app.get("d-3").status == "cancelled"
+    assert own.act("/bulk", {**body, "expected": 0})[0] == 400
+    assert own.get("/bulk?verb=cancel&q=status:waiting")["found"] == 4
+    assert own.ask("GET", "/api/v1/bulk?verb=drop")[0] == 400
+
+
+def test_what_can_not_be_changed_is_counted_and_does_not_stop_the_others(own):
+    ids = ["recap-standup-1117", "import-crm-771"]
+    job = own.act("/bulk", {"verb": "resume", "q": "", "ids": ids, "expected": 2})[1]["job"]
+    done = eventually(lambda: (found := own.get(f"/bulk/{job}"))["over"] and found)
+    assert (done["done"], done["refused"], done["why"][0]["task"]) == (2, 1, "recap-standup-1117")
+    assert own.app.get("import-crm-771").status == "pending"
+    assert own.ask("GET", "/api/v1/bulk/nope")[0] == 404
+
+
+def test_only_an_admin_acts_on_many(tmp_path):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.start("a", id="t")
+    with page_of(tmp_path / "s.db", "--read-only") as page:
+        assert page.act("/bulk", {"verb": "cancel", "q": "", "ids": ["t"], "expected": 1})[0] == 403
+
+
+def test_search_finds_tasks_and_words_to_filter_by(own):
+    found = own.get("/search?q=re")
+    assert {one["id"] for one in found["tasks"]} == {"refund-A1093", "recap-standup-1117"}
+    assert ["agent", "refunds"] in found["words"] and ["stage", "reading"] not in own.get("/search?q=zzz")["words"]
+    assert ["user", "ana"] in own.get("/words")["words"]
+
+
+# In the browser
+
+
+@pytest.mark.page
+def test_filters_are_chips_and_a_view_is_kept(own, browser):
+    with tab(browser, own) as opened:
+        opened.locator("td .id").first.wait_for()
+        opened.get_by_label("Filter", exact=True).fill("status:waiting agent:refunds")
+        opened.keyboard.press("Enter")
+        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["refund-A1093"])
+        assert opened.locator(".chip").count() == 2
+        opened.get_by_role("button", name="Save view").click()
+        opened.get_by_label("Remove agent:refunds").click()
+        eventually(lambda: opened.locator("td .id").count() == 4)
+        opened.locator(".views button").click()
+        eventually(lambda: opened.locator("td .id").count() == 1)
+        opened.reload()
+        opened.locator(".views button", has_text="status:waiting agent:refunds").wait_for()
+
+
+@pytest.mark.page
+def test_selected_tasks_are_cancelled_together(own, browser):
+    with tab(browser, own, "/?q=status:waiting") as opened:
+        for id in ("refund-A1093", "trip-rome-02"):
+            opened.get_by_label(f"Select {id}").check()
+        opened.get_by_role("button", name="Cancel …").click()
+        opened.get_by_label(re.compile("Why")).fill("no longer needed")
+        opened.get_by_role("button", name="Cancel 2").click()
+        opened.get_by_text("Cancelled 2 of 2").wait_for()
+        opened.get_by_role("button", name="Cancel all …").click()
+        opened.get_by_role("heading", name="Cancel 2 tasks?").wait_for()
+        opened.get_by_role("button", name="Not now").click()
+    assert own.app.get("trip-rome-02").status == own.app.get("refund-A1093").status == "cancelled"
+    assert own.app.get("wire-0098").status == "waiting"
+
+
+@pytest.mark.page
+def test_a_key_finds_tasks_steps_words_and_commands(own, browser):
+    with tab(browser, own, "/tasks/refund-A1093") as opened:
+        opened.locator(".wrow").first.wait_for()
+        opened.keyboard.press("/")
+        opened.get_by_label("Task id, step or command").fill("read_ord")
+        opened.get_by_role("option", name=re.compile("read_order#1")).click()
+        opened.locator(".insp", has_text="read_order#1").wait_for()
+        opened.keyboard.press("/")
+        opened.get_by_label("Task id, step or command").fill("treas")
+        opened.get_by_role("option", name=re.compile("filter by agent")).wait_for()
+        opened.keyboard.press("Enter")
+        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["wire-0098"])
+        opened.locator("h1").click()
+        opened.keyboard.press("/")
+        opened.get_by_label("Task id, step or command").fill("threads")
+        opened.keyboard.press("Enter")
+        opened.get_by_role("link", name="trip").click()
+        opened.locator("strong", has_text="late").wait_for()
+        opened.get_by_role("link", name="talk-1").click()
+        opened.get_by_role("link", name="trip").wait_for()
+
+
+@pytest.mark.page
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_new_screens_open_and_fit_the_width(own, browser, size):
+    for path, wanted in {
+        "/users": ".names a",
+        "/users/ana": "td .id",
+        "/threads/trip": ".msg",
+        "/workers": ".tile",
+        "/audit?q=by:ben": "td .id",
+        "/tasks/recap-standup-1117?tab=knowledge": ".decision",
+        "/tasks/recap-standup-1117?tab=artifacts": ".panel",
+        "/tasks/import-crm-771?tab=failures": ".failure",
+        "/tasks/recap-standup-1117?tab=events&at=5": "aside pre",
+    }.items():
+        with tab(browser, own, path, size=size) as opened:
+            opened.locator(wanted).first.wait_for()
+            beyond = opened.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+            assert beyond <= 0, f"{path} is {beyond} px wider than the screen"
