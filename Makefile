@@ -11,9 +11,11 @@ SDK := .cache/openai-agents
 # A checkout of LangGraph's repository, for the conformance suite of its main branch: make test-adapters LANGGRAPH=path
 LANGGRAPH ?=
 HEAVY := .venv-heavy
+HEAVY_LOWEST := .venv-heavy-lowest
 PHOENIX := .venv-phoenix
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
+HEAVY_TESTS := tests/adapters/google_adk tests/adapters/claude_agent_sdk
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE  # else each of the thousand processes that tests start compiles everything anew
@@ -60,11 +62,12 @@ test-traces: $(READY) $(PHOENIX)/.ready  ## traces of killed agents in a real Ph
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
 
-test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready $(SDK)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
+test-adapters: $(READY) $(LOWEST)/.ready $(HEAVY)/.ready $(HEAVY_LOWEST)/.ready $(SDK)/.ready  ## adapters with the lowest versions of the frameworks, then many kills with the newest
 	$(LOWEST)/bin/python -m pytest tests/adapters --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
+	$(HEAVY_LOWEST)/bin/python -m pytest $(HEAVY_TESTS) --quick -n 2 -W ignore::DeprecationWarning -W ignore::UserWarning
 	HOLDFAST_TEST_ALL=1 HOLDFAST_LOWEST=$(LOWEST)/bin/python HOLDFAST_OPENAI_AGENTS=$(SDK)/source HOLDFAST_LANGGRAPH=$(LANGGRAPH) $(PYTEST) tests/adapters -n 2
 	$(BIN)/pyright --project tests/typed/heavy.json --pythonpath $(HEAVY)/bin/python
-	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest tests/adapters/google_adk tests/adapters/claude_agent_sdk tests/adapters/test_extras.py -n 2
+	HOLDFAST_TEST_ALL=1 $(HEAVY)/bin/python -m pytest $(HEAVY_TESTS) -n 2
 	$(HEAVY)/bin/python -m pytest tests/docs/test_examples.py -k "google-adk or claude-agent-sdk" -n 2
 
 test-adk-published: $(HEAVY)/.ready  ## ADK's own tests of session services, from a checkout of it: make test-adk-published ADK=path/to/adk-python
@@ -106,7 +109,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(PHOENIX) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) $(PHOENIX) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -139,7 +142,7 @@ $(PEERS)/.ready: benchmarks/peers/requirements.txt
 $(LOWEST)/.ready: tests/adapters/lowest.txt requirements-dev.txt constraints.txt pyproject.toml
 	@echo "making $(LOWEST) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(LOWEST)
-	@grep -viE '^(lang|openai|pydantic|opentelemetry)' constraints.txt > $(LOWEST)/constraints.txt
+	@grep -viE '^(lang|openai|pydantic)' constraints.txt > $(LOWEST)/constraints.txt
 	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(LOWEST)/constraints.txt --editable . --requirement requirements-dev.txt --requirement tests/adapters/lowest.txt
 	@touch $@
 
@@ -152,12 +155,11 @@ $(SDK)/.ready: constraints.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(SDK)/tools pytest-asyncio==1.5.0
 	@touch $@
 
-# Frameworks that are large, or whose dependencies clash with those of the others: the newest versions.
-$(HEAVY)/.ready: tests/adapters/heavy.txt constraints.txt pyproject.toml
-	@echo "making $(HEAVY) with $(PYTHON) …"
-	@$(PYTHON) -m venv --clear $(HEAVY)
-	@grep -viE '^opentelemetry' constraints.txt > $(HEAVY)/constraints.txt
-	@$(HEAVY)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(HEAVY)/constraints.txt --editable . --requirement tests/adapters/heavy.txt
+# Frameworks that are large, and whose dependencies clash with those of the others: their newest and lowest versions.
+$(HEAVY)/.ready $(HEAVY_LOWEST)/.ready: .venv-%/.ready: tests/adapters/%.txt pyproject.toml
+	@echo "making .venv-$* with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear .venv-$*
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/adapters/$*.txt
 	@touch $@
 
 # A server that shows traces, with versions of its own of much that is in constraints.txt.

@@ -18,3 +18,15 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     shutil.copy(cli_agents.__file__, tmp_path / "agents.py")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path_factory):
+    """Forget modules that a test loaded from files of its own: `agents` is also the name of a framework."""
+    before, files = dict(sys.modules), str(tmp_path_factory.getbasetemp().parent)
+    yield
+    for name, module in list(sys.modules.items()):
+        if before.get(name) is not module and str(getattr(module, "__file__", "")).startswith(files):
+            sys.modules.pop(name)
+            if name in before:
+                sys.modules[name] = before[name]

@@ -780,7 +780,7 @@ def test_a_task_that_used_up_its_budget_says_to_raise_it_before_it_is_resumed(fo
     first = "holdfast budget p wall_time=0.6 --by ana"
     assert f"first raise the limit: {first}\n" in told and "to try again: holdfast resume p late.py:poor" in told
     out, told = call(*first.split()[1:])
-    assert "the task is failed" in out and "to go on: holdfast resume p FILE" in told
+    assert "the task is failed" in out and "to resume it: holdfast resume p FILE" in told
     with holdfast.open(folder / "holdfast.db") as app:
         assert app.get("p").budget.limits["wall_time"] == 0.6
 

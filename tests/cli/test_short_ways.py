@@ -165,7 +165,7 @@ def test_a_check_that_fails_and_an_example_that_does_not_fit_are_told(folder):
     misspelt = typed("test odd.py:misspelt")
     assert misspelt.exit_code == USAGE and "fix example= of misspelt" in misspelt.stderr
     nothing = typed("test odd.py:bare")
-    assert nothing.exit_code == USAGE and "@agent(example=" in nothing.stderr and "--param" in nothing.stderr
+    assert nothing.exit_code == USAGE and "@agent(example=" in nothing.stderr and "-p name=value" in nothing.stderr
 
 
 @pytest.mark.parametrize("wrong", [{"example": ["a"]}, {"example": "a"}, {"check": 1}, {"check": "fn"}])

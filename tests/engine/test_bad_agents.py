@@ -73,6 +73,7 @@ def test_agents_and_tools_are_functions_that_a_plain_test_may_call():
         lambda: tool(effect="read", reconcile=print, name="x")(lambda: 1),
         lambda: tool(unique="k-{x}", name="x")(lambda y: 1),
         lambda: agent(name="a")(lambda task: 1).read_state(7),
+        lambda: tool(unique="k-{", name="x")(lambda y: 1),
     ],
 )
 def test_a_declaration_that_means_nothing_is_refused(declare, texts):

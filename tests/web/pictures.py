@@ -1,4 +1,4 @@
-"""Pictures of the page for README and docs, of real tasks: python -m tests.web.pictures docs/pictures."""
+"""Pictures of the page, of real tasks, for README and docs: python -m tests.web.pictures docs/pictures."""
 
 import subprocess
 import sys

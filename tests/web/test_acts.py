@@ -52,6 +52,7 @@ def test_a_file_lets_the_page_start_tasks_of_its_agents_and_of_no_other(own):
     assert own.app.resume("g-1", greet).result == "ana False 1 None"
 
 
+@pytest.mark.page
 def test_a_page_without_a_file_starts_nothing_and_says_how(tmp_path):
     with holdfast.open(tmp_path / "store.db"):
         pass
@@ -74,6 +75,7 @@ def test_a_destination_is_asked_again_and_its_word_settles_the_call(own, bank):
     assert own.app.resume("wire-1", wire).result == "t-7"
 
 
+@pytest.mark.page
 @pytest.mark.parametrize(
     ("kind", "good", "bad"), [("bool", True, "yes"), ("choice", "aisle", "roof"), ("struct", {"row": 3}, {"row": "x"})]
 )

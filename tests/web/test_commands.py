@@ -41,6 +41,7 @@ def line_of(process, pattern, seconds=30.0):
     raise AssertionError(f"it ended without {pattern!r}, or said nothing of it in {seconds} s")
 
 
+@pytest.mark.page
 def test_run_and_worker_print_the_address_on_a_page_that_is_up(tmp_path):
     (tmp_path / "agents.py").write_text(AGENTS)
     store = tmp_path / "store.db"
@@ -55,6 +56,7 @@ def test_run_and_worker_print_the_address_on_a_page_that_is_up(tmp_path):
         assert f"on the page: {page.url}/workers" in told
 
 
+@pytest.mark.page
 def test_the_demo_ends_by_naming_the_page_and_the_task_on_it(tmp_path):
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stderr

@@ -39,6 +39,7 @@ def own(tmp_path):
 # Users and threads
 
 
+@pytest.mark.page
 def test_users_and_threads_are_listed_and_shown_with_their_tasks(own):
     assert [one["id"] for one in own.get("/users")["users"]] == [one.id for one in own.app.users()] == ["ana", "ben"]
     first = own.get("/users?limit=1")
@@ -59,6 +60,7 @@ def test_a_number_of_users_that_can_not_be_is_refused(limit):
 # Money
 
 
+@pytest.mark.page
 def test_money_is_of_the_day_and_of_the_task_that_spent_it(own):
     for number, cost in enumerate((0.25, 0.5)):
         own.app.run(pays, {"cost": cost}, id=f"pays-{number}")
@@ -72,6 +74,7 @@ def test_money_is_of_the_day_and_of_the_task_that_spent_it(own):
 # Workers
 
 
+@pytest.mark.page
 def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
     slow = tmp_path / "slow.py"
     slow.write_text(
@@ -98,6 +101,7 @@ def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
 # The audit
 
 
+@pytest.mark.page
 def test_the_audit_is_filtered_by_time_and_exported_whole(own):
     shown = own.get("/audit?limit=500")["acts"]
     assert own.get("/audit?since=1h&limit=500")["acts"] == shown and own.get("/audit?until=1h")["acts"] == []
@@ -129,6 +133,7 @@ def test_an_act_on_many_is_for_the_number_that_was_shown(own):
     assert own.ask("GET", "/api/v1/bulk?verb=drop")[0] == 400
 
 
+@pytest.mark.page
 def test_what_can_not_be_changed_is_counted_and_does_not_stop_the_others(own):
     ids = ["recap-standup-1117", "import-crm-771"]
     job = own.act("/bulk", {"verb": "resume", "q": "", "ids": ids, "expected": 2})[1]["job"]
@@ -138,6 +143,7 @@ def test_what_can_not_be_changed_is_counted_and_does_not_stop_the_others(own):
     assert own.ask("GET", "/api/v1/bulk/nope")[0] == 404
 
 
+@pytest.mark.page
 def test_only_an_admin_acts_on_many(tmp_path):
     with holdfast.open(tmp_path / "s.db") as app:
         app.start("a", id="t")
@@ -145,6 +151,7 @@ def test_only_an_admin_acts_on_many(tmp_path):
         assert page.act("/bulk", {"verb": "cancel", "q": "", "ids": ["t"], "expected": 1})[0] == 403
 
 
+@pytest.mark.page
 def test_search_finds_tasks_and_words_to_filter_by(own):
     found = own.get("/search?q=re")
     assert {one["id"] for one in found["tasks"]} == {"refund-A1093", "recap-standup-1117"}

@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from holdfast.adapters.extras import unsupported
 
-if refusal := unsupported("langchain", "langchain-core", at_least="1.4.7", below="2"):
+if refusal := unsupported("langchain", "langchain-core", at_least="1.4.4", below="2"):
     raise refusal
 
 from langchain_core.chat_history import BaseChatMessageHistory

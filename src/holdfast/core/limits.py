@@ -385,7 +385,7 @@ TELEMETRY_SECONDS = 1.0
 """How often what was written is made into spans, measures and log lines."""
 
 TELEMETRY_WAKE = 2_000
-"""How many writes are waited for at the most before that."""
+"""The most writes that may gather before that."""
 
 TELEMETRY_KEPT = 20_000
 """How many writes are kept in memory for it; what comes beyond is read from the store again."""
@@ -400,7 +400,7 @@ METRICS_SECONDS = 60.0
 """How often metrics are sent to a collector, unless OTEL_METRIC_EXPORT_INTERVAL says."""
 
 GAUGES_SECONDS = 1.0
-"""How long what the store counted is told again: frequent requests do not make it count often."""
+"""How long a count of the store is reused: frequent requests do not make it count often."""
 
 GAUGES_SHARE = 20.0
-"""How many times as long as counting took it is told again, if that is longer."""
+"""How many times as long as counting took it is reused, if that is longer."""

@@ -159,7 +159,7 @@ def _tenant(store: Store, namespace: str) -> Store:
 
 
 def _telemetry(traces: bool | Otlp, metrics: bool | Otlp, logs: bool) -> Callable[[Logs], Telemetry] | None:
-    """Read what is to be told of the work. Without any, nothing of it is imported."""
+    """Read what is to be exported of the work. Without any, nothing of it is imported."""
     if traces is False and metrics is False and logs is False:
         return None
     from holdfast.engine.telemetry.telemetry import planned

@@ -122,7 +122,7 @@ def _checked(to: Otlp | None) -> Otlp:
 
 
 def _sent(box: Outbox, to: Otlp) -> None:
-    """Send what is in the box now; refuse to go on with a collector that takes nothing."""
+    """Send what is in the box now; refuse a collector that takes nothing."""
     box.send(lambda: False, max(to.timeout, 1.0))
     if box.trouble:
         raise ExportFailed(

@@ -135,6 +135,7 @@ def test_bad_input_is_refused_by_name(app):
         (lambda: once_hooks("holdfast.db", effects={}), r"'holdfast.db' is not an app \(give once_hooks"),
         (lambda: once_hooks(app, effects={CHARGE: "twice"}), "twice"),
         (lambda: once_hooks(app, effects={}, unique={CHARGE: "x"}), "which effects= does not"),
+        (lambda: once_hooks(app, effects={CHARGE: "once"}, unique={CHARGE: "order-{"}), "can't be read"),
     ):
         with pytest.raises(InvalidValue, match=text):
             wrong()

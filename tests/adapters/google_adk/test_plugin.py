@@ -217,6 +217,7 @@ def test_bad_input_is_refused_by_name(app):
         (lambda: HoldfastPlugin("holdfast.db"), r"'holdfast.db' is not an app \(give HoldfastPlugin"),
         (lambda: HoldfastPlugin(app, effects={"charge": "twice"}), "twice"),
         (lambda: HoldfastPlugin(app, default="twice"), "twice"),
+        (lambda: HoldfastPlugin(app, unique={"charge": "order-{"}), "can't be read"),
     ):
         with pytest.raises(InvalidValue, match=text):
             wrong()

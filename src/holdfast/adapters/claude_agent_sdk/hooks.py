@@ -60,8 +60,8 @@ class _OnceHooks:
         unknown = sorted(set(unique) - set(effects))
         if unknown:
             raise InvalidValue(f"unique= names {unknown[0]!r}, which effects= does not", hint="name its effect too")
-        for tool in effects:
-            self._declared(tool, _nothing)  # refuses what can't be declared now, and not in the middle of a session
+        for tool in effects:  # what can't be declared is refused now, and not in the middle of a session
+            Tool(_nothing, name=tool, schema={"type": "object"}, effect=effects[tool], unique=unique.get(tool, ""))
 
     async def before(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
         """Announce a call, or refuse one that is done or in doubt. Whatever fails here refuses it too."""

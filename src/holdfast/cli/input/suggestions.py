@@ -145,7 +145,7 @@ def is_block(app: App, id: str) -> bool:
     return row is not None and row.queue == BLOCK_QUEUE
 
 
-RUN_AGAIN = "run your program again: it continues this task"
+RUN_AGAIN = "run your program again"
 """What resumes a task that lives in a program's own code."""
 
 

@@ -466,7 +466,7 @@ class TraceFold:
         return []
 
     def wait_ended(self, seq: int, at_us: int, before_us: int, event: ev.WaitEnded) -> list[TraceSpan]:
-        """What was waited for has come, or has not in time."""
+        """End the span of a wait that has ended, or ran out of time."""
         one = self._open.pop(f"wait {self._address(event.key)}", None)
         if one is None:
             self.note(seq, at_us, event)

@@ -16,7 +16,8 @@ from holdfast.core.events import Usage
 class Call:
     """One call of a tool, or one step. `result` is known when it is to be undone, `announced_at` when in doubt.
 
-    `maybe_done` is set for an undo function whose call failed and may have happened all the same.
+    `maybe_done` is set for an undo function whose call failed and may have happened all the same. `write_key(name)`
+    names something that the function writes elsewhere, so that a repeated step writes it once.
     """
 
     __slots__ = (

@@ -243,7 +243,11 @@ def is_tool(given: object) -> TypeGuard[Tool]:
 
 def _fields_of(unique: str) -> set[str]:
     """Return the parameters that a unique key is made of."""
-    named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
+    try:
+        named = [field for _, field, _, _ in Formatter().parse(unique) if field] if unique else []
+    except ValueError as error:
+        hint = 'write parameters in braces: unique="order-{order}"'
+        raise InvalidValue(f"unique={unique!r} can't be read: {error}", hint=hint) from None
     return {field.split(".")[0].split("[")[0] for field in named}
 
 

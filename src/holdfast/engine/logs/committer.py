@@ -65,7 +65,7 @@ class Committer:
         self._store = store
         self._append, self._append_event = store.append, store.append_event
         self.record: Callable[[float], object] | None = None
-        """Told how many seconds each commit took, if that is measured."""
+        """Called with the seconds that each commit took, if that is measured."""
         self._lock = threading.Lock()
         self._queue: deque[Ticket] = deque()
         self._wake = threading.Event()

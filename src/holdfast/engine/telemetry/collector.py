@@ -70,7 +70,7 @@ class Otlp(Struct, frozen=True, kw_only=True):
         return shown(self.url("traces"))
 
     def resource(self) -> Attributes:
-        """Return what is said of this program: OTEL_RESOURCE_ATTRIBUTES, and its name."""
+        """Return the attributes of this program: OTEL_RESOURCE_ATTRIBUTES, and its name."""
         told: Attributes = dict(_pairs(os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
         name = self.service or os.environ.get("OTEL_SERVICE_NAME", "")
         if name or "service.name" not in told:

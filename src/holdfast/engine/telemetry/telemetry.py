@@ -147,7 +147,7 @@ class Telemetry:
             self._trouble = ""
 
     def _flush(self, seconds: float) -> None:
-        """Wait until what was written so far is measured. A collector that hangs is not waited for longer than this."""
+        """Wait until what was written so far is measured. Waits no longer than this for a collector that hangs."""
         done = threading.Event()
         self._waiters.append(done)
         self._wake.set()
@@ -163,7 +163,7 @@ class Telemetry:
             logging.getLogger("holdfast").warning(text)
 
     def close(self) -> None:
-        """Send what there is, for two seconds at the most; what is left is counted as lost, and said."""
+        """Send what there is, for two seconds at the most; what is left is counted as lost, and logged."""
         if self._stopping.is_set():
             return
         self._stopping.set()

@@ -40,10 +40,11 @@ export function chosenBar(page, known, query, bulk, compared) {
   return [
     count || (query && may) ? h("div", { class: "row picked", role: "group", "aria-label": "Selected tasks" },
       count ? h("b", null, `${plural(count, "task")} selected`) : null,
-      count === 2 ? h("button", { class: "btn sm", type: "button", onclick: compared }, "Compare", h("kbd", null, "c")) : null,
-      count && may ? [h("button", { class: "btn sm", type: "button", onclick: () => bulk("resume", false).catch(page.failed) }, "Resume …"), h("button", { class: "btn sm bad", type: "button", onclick: () => bulk("cancel", false).catch(page.failed) }, "Cancel …")] : null,
-      count ? h("button", { class: "btn ghost sm", type: "button", onclick: () => { known.chosen = []; page.draw(); } }, "Clear the selection") : null,
-      !count && query && may ? [h("span", { class: "muted sm" }, "All that match:"), h("button", { class: "btn ghost sm", type: "button", onclick: () => bulk("resume", true).catch(page.failed) }, "Resume all …"), h("button", { class: "btn ghost sm", type: "button", onclick: () => bulk("cancel", true).catch(page.failed) }, "Cancel all …")] : null) : null,
+      count && may ? [h("button", { key: "resume", class: "btn sm", type: "button", onclick: () => bulk("resume", false).catch(page.failed) }, "Resume …"), h("button", { key: "cancel", class: "btn sm bad", type: "button", onclick: () => bulk("cancel", false).catch(page.failed) }, "Cancel …")] : null,
+      count ? h("button", { key: "clear", class: "btn ghost sm", type: "button", onclick: () => { known.chosen = []; page.draw(); } }, "Clear the selection") : null,
+      // It comes last, and each button has its key: what is under the pointer never becomes another button.
+      count === 2 ? h("button", { key: "compare", class: "btn sm", type: "button", onclick: compared }, "Compare", h("kbd", null, "c")) : null,
+      !count && query && may ? [h("span", { key: "all", class: "muted sm" }, "All that match:"), h("button", { key: "resume-all", class: "btn ghost sm", type: "button", onclick: () => bulk("resume", true).catch(page.failed) }, "Resume all …"), h("button", { key: "cancel-all", class: "btn ghost sm", type: "button", onclick: () => bulk("cancel", true).catch(page.failed) }, "Cancel all …")] : null) : null,
     job ? h("div", { class: "notice past", role: "status" }, h("span", null, job.told || `${WORDS[job.verb][2]} ${number(job.done - job.refused)} of ${number(job.total)}${job.refused ? `; ${plural(job.refused, "task")} refused: ` : ""}`, job.why && job.why.length ? shown(`${job.why[0].task}: ${job.why[0].detail}`) : ""), job.told || job.over ? h("button", { class: "btn ghost sm", type: "button", onclick: () => { known.job = null; page.draw(); } }, "Close") : null) : null,
   ];
 }

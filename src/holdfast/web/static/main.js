@@ -6,17 +6,12 @@ import { icon } from "./icons.js";
 import { onKeys, showKeys } from "./keys.js";
 import { addressOf, go, onMove, route } from "./route.js";
 import { ago, number, shown } from "./text.js";
-import { audit } from "./audit.js";
-import { compare } from "./compare.js";
 import { worded } from "./chips.js";
-import { inbox } from "./inbox.js";
-import { thread, threads, user, users } from "./people.js";
 import { startTask } from "./start.js";
-import { task } from "./task.js";
-import { tasks } from "./tasks.js";
-import { workers } from "./workers.js";
 
-const SCREENS = { tasks, task, inbox, workers, audit, compare, user, users, thread, threads };
+/** The module of each screen. It is loaded when the screen is first shown. */
+const people = () => import("./people.js");
+const SCREENS = { tasks: () => import("./tasks.js"), task: () => import("./task.js"), inbox: () => import("./inbox.js"), workers: () => import("./workers.js"), audit: () => import("./audit.js"), compare: () => import("./compare.js"), user: people, users: people, thread: people, threads: people };
 
 /** What every screen shares: who acts, what the store is, the numbers of the bar, and how to draw. */
 const page = { about: null, counts: null, draw, hear: null, problem: null, notice: "", act: null };
@@ -26,6 +21,7 @@ let drawing = false;
 let session = false;
 let refused = null;
 let ready = false;
+let showing = 0;
 
 function draw() {
   if (drawing) return;
@@ -203,14 +199,19 @@ async function find() {
 
 // Screens
 
-function show() {
+async function show() {
+  const turn = ++showing;
   if (screen && screen.close) screen.close();
   if (feed) feed.close();
   page.problem = null;
-  const to = route();
-  screen = SCREENS[to.screen](page, to);
+  screen = null;
   feed = null;
   ready = false;
+  const to = route();
+  const made = await SCREENS[to.screen]().catch(() => null);
+  if (turn !== showing) return;
+  if (!made) return failed(new Problem({}));
+  screen = made[to.screen](page, to);
   const shown1 = screen;
   screen.start(listen).then(() => { ready = ready || screen === shown1; }, failed);
   draw();
