@@ -10,7 +10,7 @@ import gc
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count, repeat
 from typing import Any
@@ -94,7 +94,7 @@ def _seconds(url: str, options: dict[str, Any]) -> tuple[float, float]:
 
 
 @contextmanager
-def _collector() -> Iterator[str]:
+def _collector() -> Generator[str, None, None]:
     """A collector that takes everything, in a process of its own."""
     with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
