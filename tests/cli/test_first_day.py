@@ -318,3 +318,15 @@ def test_the_order_of_the_demo_has_a_plan_that_is_done(folder):
     subprocess.run([sys.executable, "-m", "holdfast", "demo"], check=True, capture_output=True, env={**os.environ})
     out, _ = call("--store", "holdfast-demo.db", "show", "order-7")
     assert out.count("[x]") == 3 and "[ ]" not in out
+
+
+def test_a_pending_task_is_not_reopened_and_the_error_names_the_command_that_resumes_it(folder):
+    call("run", "agents.py:asker", "--id", "a", code=WAITING)
+    call("answer", "a", "seat#1", "aisle")
+    _, told = refused("reopen", "a", code=4)
+    assert "task 'a' is pending" in told and told.endswith("help: holdfast resume a FILE\n")
+
+
+def test_an_option_without_its_value_points_to_the_help_of_its_command(folder):
+    told = call("approve", "a", "pay#1", "--bound", code=USAGE)[1]
+    assert told.endswith("help: holdfast approve --help\n")

@@ -11,7 +11,7 @@ import click
 from holdfast.cli.completion import files, ids
 from holdfast.cli.environment import Environment, whoami
 from holdfast.cli.failures.refusal import refusing
-from holdfast.cli.show.catalog import PLACEHOLDERS
+from holdfast.cli.show.catalog import PLACEHOLDERS, READING
 from holdfast.cli.show.help_page import HelpContext
 from holdfast.core.errors import TaskNotFound
 
@@ -24,12 +24,7 @@ class Command(click.Command):
     context_class = HelpContext
 
 
-LOOKING = frozenset(
-    (
-        *("audit", "backup", "budget", "copy", "diff", "doctor", "export"),
-        *("inbox", "list", "log", "show", "stats", "traces", "verify", "workers"),
-    )
-)
+LOOKING = READING | {"backup", "budget", "copy", "export"}
 """Commands that write nothing to the store, or need not: a file that can only be read will do for them."""
 
 
@@ -53,7 +48,13 @@ def command(
             environment = Environment(given.pop("store", None), **common)
             where = environment.where if store else ""
             about = {"where": where, "options": environment.options if store else ""}
-            with refusing(as_json=environment.for_programs, debug=environment.debug, id=given.get("id"), **about):
+            with refusing(
+                as_json=environment.for_programs,
+                debug=environment.debug,
+                id=given.get("id"),
+                reads=name in READING,
+                **about,
+            ):
                 try:
                     return body(environment, **given)
                 except TaskNotFound as error:

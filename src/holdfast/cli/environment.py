@@ -228,12 +228,14 @@ class Environment:
         """Say which store is used."""
         self.say(f"store: {self.where}", "dim")
 
-    def may(self, question: str, *, yes: bool) -> None:
+    def may(self, question: str, doing: str, *, yes: bool) -> None:
         """Ask before something is taken away; without a terminal there is no one to ask, so `--yes` is needed."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise InvalidValue(f"{question} There is no terminal to ask on; nothing was written", hint="add --yes")
+            raise InvalidValue(
+                f"{doing} needs confirmation, and there is no terminal; nothing was written", hint="add --yes"
+            )
         try:
             agreed = click.confirm(question, err=True)
         except click.Abort:

@@ -16,6 +16,6 @@ def cancel_(environment: Environment, id: str, by: str, why: str) -> None:
 
     Example: holdfast cancel trip-oslo --why "plans changed"
     """
-    from holdfast.cli.input.changes import changed
+    from holdfast.cli.input.changes import CANCELLING, changed
 
-    changed(environment, id, lambda app, id: app.cancel(id, by=by, why=why), "requested its cancellation")
+    changed(environment, id, lambda app, id: app.cancel(id, by=by, why=why), CANCELLING)

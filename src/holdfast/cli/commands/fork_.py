@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "sets",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Change state.NAME or facts.NAME in the fork; repeatable.",
+    help="Change the fork's state. PATH is NAME or state.NAME for a field, facts.NAME for a fact; repeatable.",
 )
 @by_option
 def fork_(
@@ -61,9 +61,17 @@ def fork_(
         )
         return
     environment.lines([state.id])
-    environment.say(f"forked from {id} at {'its end' if seq is None else seq}; effects: {effects}")
+    environment.say(f"forked from {id} at {'its end' if seq is None else f'seq {seq}'}; {_EFFECTS[effects]}")
     environment.say_store()
     environment.say(f"to resume it: {resume}")
+
+
+_EFFECTS = {
+    "ask": "its `once` calls ask for approval (--effects ask)",
+    "live": "its `once` calls are made (--effects live)",
+    "recorded": "its `once` calls are answered from the log (--effects recorded)",
+}
+"""What becomes of a fork's calls, in words."""
 
 
 def _patch(sets: tuple[str, ...]) -> StatePatch | None:
@@ -76,11 +84,14 @@ def _patch(sets: tuple[str, ...]) -> StatePatch | None:
     state: dict[str, Any] = {}
     facts: list[dict[str, Any]] = []
     for one in sets:
-        path, value = pair(one) if "=" in one else (one, None)
-        section, _, name = path.partition(".") if path.startswith(("state.", "facts.")) else ("state", "", path)
-        if "=" not in one or not name or ("." in path and not path.startswith(("state.", "facts."))):
+        path, value = pair(one, "--set")
+        section, dot, name = path.partition(".")
+        section, name = (section, name) if dot else ("state", path)
+        if section not in ("state", "facts") or not name:
             raise InvalidValue(
-                f"{one!r} changes nothing; nothing was written",
+                f"--set {one!r} does not start with state. or facts.; nothing was written"
+                if name
+                else f"--set {one!r} has no name after {path}; nothing was written",
                 hint="write --set state.price=600 or --set facts.city=oslo",
             )
         if section == "facts":

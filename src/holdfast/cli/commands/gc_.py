@@ -59,8 +59,10 @@ def gc_(
         _say_dry(environment, going, due)
         return
     if going or snapshots_older_than is not None or due.total:
-        beside = f", and end or remove {due.total:,} that expired," if due.total else ""
-        environment.may(f"Remove {times(len(going), 'task')}{beside} from {environment.where}?", yes=yes)
+        tasks, more = times(len(going), "task"), f"{due.total:,} that expired"
+        question = f"Remove {tasks}{f', and end or remove {more},' if due.total else ''} from {environment.where}?"
+        doing = f"removing {tasks}{f' and {more}' if due.total else ''}"
+        environment.may(question, doing, yes=yes)
     with Progress("removed", "task", quiet=environment.as_json) as progress:
         found = app.gc(
             older_than=older_than,

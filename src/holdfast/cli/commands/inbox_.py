@@ -39,7 +39,8 @@ def inbox_(environment: Environment, follow: bool, seconds: str | None, webhook:
     in doubt, and tasks that no worker serves. Tasks that only sleep, or wait for a signal or a child, are not listed;
     see `holdfast list --status waiting`.
 
-    --webhook signs with HOLDFAST_WEBHOOK_SECRET. Entries that are in the inbox already are not sent.
+    --webhook signs with HOLDFAST_WEBHOOK_SECRET. Entries that were in the inbox before the command started are
+    not sent.
 
     Example: holdfast inbox --follow --approvals
     """

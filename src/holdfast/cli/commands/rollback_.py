@@ -44,7 +44,7 @@ def rollback_(
     app = environment.app()
     id = environment.task(id)
     app.get(id)
-    environment.may(f"Roll {id} back {back}?", yes=yes)
+    environment.may(f"Roll {id} back {back}?", f"rolling {id} back {back}", yes=yes)
     changed(
         environment,
         id,

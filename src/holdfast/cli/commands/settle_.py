@@ -34,10 +34,10 @@ def settle_(
 ) -> None:
     """Record whether a call in doubt happened.
 
-    Check at the destination first: Holdfast does not ask again. Give --result if the tool returns a value; without it
-    the recorded result is null. After --did-not-happen, a call that was cut off by a crash or a time limit is made when
-    the task is resumed. A call that raised fails with its error, or is retried if attempts are left. You can change the
-    settlement until the task is resumed.
+    Check at the destination first: Holdfast takes your word for it. With --happened, give the tool's return value as
+    --result; without it the recorded result is null. With --did-not-happen, a call that a crash or a time limit cut off
+    is made when the task is resumed. A call that raised is retried if attempts are left, and fails otherwise. Until the
+    task is resumed, you can settle the call again.
 
     Example: holdfast settle trip-oslo book_flight#1 --happened --result ticket-7 --by ana
     """

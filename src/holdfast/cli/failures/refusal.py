@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from holdfast.cli.failures.codes import CODES, NOTHING, remedies
-from holdfast.cli.show.catalog import COMMANDS
+from holdfast.cli.show.catalog import COMMANDS, READING
 from holdfast.cli.show.style import clean, cut, err_look, escaped, fold, is_terminal, tame
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError
@@ -49,11 +49,23 @@ class Refused(Exception):
     """An error as it is shown."""
 
     def __init__(
-        self, code: str, message: str, *, hint: str = "", where: str = "", details: Any = None, options: str = ""
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str = "",
+        where: str = "",
+        details: Any = None,
+        options: str = "",
+        reads: bool = False,
     ) -> None:
-        """`options` are what a command typed next needs too, in order to find the same store."""
+        """`options` are what a command typed next needs too, in order to find the same store.
+
+        With `reads`, the command never writes.
+        """
         super().__init__(message)
         self.code, self.message, self.hint, self.where, self.options = code, message, hint, where, options
+        self.reads = reads
         self.details: dict[str, Any] = dict(details or {})
 
 
@@ -64,11 +76,18 @@ def exit_code_of(error: type[HoldfastError]) -> int:
 
 @contextmanager
 def refusing(
-    *, as_json: bool = False, debug: bool = False, where: str = "", options: str = "", id: str | None = None
+    *,
+    as_json: bool = False,
+    debug: bool = False,
+    where: str = "",
+    options: str = "",
+    id: str | None = None,
+    reads: bool = False,
 ) -> Generator[None, None, None]:
     """Let errors, and Ctrl-C, end the command as people and programs expect it.
 
     `where` is the store it looked in, `options` what names it, `id` the task it is about, if the error names none.
+    With `reads`, it never writes.
     """
     try:
         yield
@@ -78,7 +97,8 @@ def refusing(
         code = exit_code_of(type(error))
         environment = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
-        more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details, "options": options}
+        more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details}
+        more |= {"options": options, "reads": reads}
         named = id is not None and isinstance(error, errors.ValueDamaged)  # it knows of no task
         message = f"task {id!r}: {error.message}" if named else error.message
         show(Refused(error.code, in_commands(message), **more), as_json=as_json)
@@ -140,8 +160,9 @@ def lines(refused: Refused) -> list[str]:
     code = CODES.get(refused.code)
     written = "" if code is None else NOTHING if _WRITTEN.search(refused.message) else code.written
     written = "" if _WRITTEN.search(f"{what} {why}") else written
-    looked = f"looked in {refused.where}" if refused.where else ""
-    reasons = " ".join(_sentence(one) for one in (why, facts, written, looked) if one)
+    written = "" if refused.reads and written == NOTHING else written
+    store = f"Store: {refused.where}" if refused.where else ""
+    reasons = " ".join(_sentence(one) for one in (why, facts, written, store) if one)
     return [
         style.paint(f"error[{refused.code}]", "bad") + f": {what}",
         *values,
@@ -294,13 +315,15 @@ def misused(error: click.ClickException, arguments: Sequence[str]) -> int:
         error.show()
         return USAGE
     ctx = cast("click.Context | None", getattr(error, "ctx", None))
-    path = ctx.command_path if ctx is not None else "holdfast"
+    typed = next((f"holdfast {one}" for one in arguments if one in COMMANDS), "holdfast")
+    path = ctx.command_path if ctx is not None else typed  # an option without its value comes without a context
     message = error.format_message().rstrip(".")
     hint = f"{path} --help"
     if ctx is not None and ctx.command.name in ("run", "test") and (meant := _with_parameters(error, arguments)):
         message = f"{message.split('. (')[0]}; a parameter of the agent is given with -p"
         hint = meant
-    show(Refused("usage", message, hint=hint), as_json=any(one in ("--json", "--jsonl") for one in arguments))
+    refused = Refused("usage", message, hint=hint, reads=path.removeprefix("holdfast ") in READING)
+    show(refused, as_json=any(one in ("--json", "--jsonl") for one in arguments))
     return error.exit_code
 
 

@@ -21,6 +21,8 @@ from holdfast.engine.reading.task_state import TaskState
 
 Act = Callable[[App, str], TaskState]
 
+CANCELLING = "requested its cancellation"
+
 
 def changed(environment: Environment, id: str, act: Act, done: str, *, for_workers: bool = False) -> None:
     """Do something to a task, and say how it stands now and what comes next.
@@ -59,6 +61,10 @@ def _say_for_workers(environment: Environment, state: TaskState, resume: str) ->
 
 def stands_now(id: str, done: str, state: TaskState) -> str:
     """Return how a task stands after something was done to it."""
+    if state.status == "pending":
+        return f"{id}: {clean(done)}; the task is ready to resume (pending, seq {state.seq})"
+    if done == CANCELLING and state.status == "cancelled":
+        return f"{id}: cancelled at seq {state.seq}"
     return f"{id}: {clean(done)}; the task is {state.status} at seq {state.seq}"
 
 

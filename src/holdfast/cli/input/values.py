@@ -53,16 +53,18 @@ def fitted(agent: Agent, input: dict[str, Any], given: Sequence[str]) -> dict[st
     return input
 
 
-def pair(given: str) -> tuple[str, Any]:
-    """Return a name with its value: `name=value`. After `:=` the value must be JSON.
+def pair(given: str, option: str = "-p") -> tuple[str, Any]:
+    """Return a name with its value: `name=value`, given with `option`. After `:=` the value must be JSON.
 
     >>> pair("days=3"), pair("city=Oslo"), pair("days:=3")
     (('days', 3), ('city', 'Oslo'), ('days', 3))
     """
     name, equals, text = given.partition("=")
     if not equals or not name.strip(":"):
+        lacks = "name" if equals else "value"
         raise InvalidValue(
-            f"{given!r} is not a parameter; nothing was written", hint="write name=value, such as city=oslo or days=3"
+            f"{option} {given!r} has no {lacks}; nothing was written",
+            hint=f"write name=value: {option} city=oslo, or {option} days=3",
         )
     return (name[:-1], json_value(text, name[:-1])) if name.endswith(":") else (name, json_or_text(text))
 

@@ -55,6 +55,14 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
 }
 
+READING = frozenset(
+    (
+        *("audit", "diff", "doctor", "explain", "inbox", "list", "log"),
+        *("show", "stats", "traces", "verify", "workers"),
+    )
+)
+"""Commands that never write: their errors need not add that nothing was written."""
+
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
 
 PLACEHOLDERS: dict[str, str] = {

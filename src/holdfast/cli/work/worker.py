@@ -349,7 +349,7 @@ class WorkerReport:
         self._json(facts)
         if self._place.as_json:
             self._place.data(facts)
-        self._line(f"stopped after {took}: {_summary(counts)}; none is held", "good")
+        self._line(f"stopped after {took}: {_summary(counts)}; all released", "good")
 
     def _line(self, text: str, tone: str = "plain") -> None:
         """A line for people, on stderr."""

@@ -337,8 +337,10 @@ def _ending(state: State, event: Event) -> None:
 def _reopened(state: State, event: Event) -> None:
     _refuse(state.undoing, "the task was compensated", "start it again under another id")
     can_be = state.summary.status == "failed" or state.summary.waiting == "quarantined"
-    told = f"the task is {state.summary.status}; only a failed or quarantined task can be reopened"
-    _refuse(not can_be, told, "to start a new task from any event of it: app.fork(id, at=…)")
+    id, status = state.summary.id, state.summary.status
+    told = f"task {id!r} is {status}; only a failed or quarantined task can be reopened"
+    resume, fork = "to resume it: app.resume(id, agent)", "to start a new task from any event of it: app.fork(id, at=…)"
+    _refuse(not can_be, told, resume if status == "pending" else fork)
 
 
 def _plan_step_done(state: State, event: ev.PlanStepDone) -> None:

@@ -180,12 +180,12 @@ def approval(
 
 def _refuse_unseen(asked: Approval, shown: str | None) -> None:
     """Refuse a decision about arguments that the person has not seen."""
-    look = "look at its arguments as they are now, and decide with their digest: holdfast inbox"
+    look = "look at them as they are now, and give their digest: holdfast inbox"
     if shown is not None and shown not in (bound_digest(asked), asked.bound):
-        told = f"{shown!r} is not the digest of what {asked.key!r} asks for now; nothing was decided"
+        told = f"the digest {shown!r} does not match the arguments of {asked.key!r}; nothing was decided"
         raise InvalidEvent(told, hint=look)
     if shown is None and asked.changed:
-        told = f"the arguments of {asked.key!r} have changed since it first asked; nothing was decided"
+        told = f"the arguments of {asked.key!r} have changed, so the digest is required; nothing was decided"
         raise InvalidEvent(told, hint=look)
 
 

@@ -109,7 +109,7 @@ class CrashReport(Struct, frozen=True):
         return "\n".join(
             [
                 f"{self.what}: {self.survived} of {self.tried} faults survived ({self.mode}, {self.store})",
-                f"  {self.duplicates} duplicates, {self.in_doubt} tasks left in doubt, {self.doubts} calls in doubt",
+                f"  {self.duplicates} duplicates; {self.doubts} calls were in doubt, {self.in_doubt} tasks still are",
                 f"  {self.points} points, {self.tried} tried, {self.missed} not reached, {self.seconds:.1f} s",
                 *(f"  {name:<{wide}}  {count:>5}" for name, count in sorted(self.by_name.items())),
             ]
