@@ -92,7 +92,7 @@ FINDINGS = {
     " version, claims, doubts, change, expire from tasks limit 1": "a task without a log",
     "delete from blobs": "which is missing",
     "delete from blobs where hash not in (select hash from blobs limit 1)": "refers to blob",
-    "update blob_uses set log = 99": "but is no log",
+    "update blob_uses set log = 99": "but is not a log",
     "update snapshots set digest = zeroblob(32)": "one: the snapshot at",
     "update snapshots set seq = 900 where seq = (select max(seq) from snapshots)": "one: the snapshot at 900",
     "insert into tombstones values ('one', 1, 1, zeroblob(32), 1, '')": "one: there is more than one log of this name",
@@ -179,7 +179,7 @@ def half_a_group(path, kind, log):
     [
         ("state_patched", "@user/ana", "q/~2/child#1: 1 of its changes to its user are not in @user/ana"),
         ("user_patched", "q", "@user/ana: has 1 changes by q, which does not know of them"),
-        ("child_spent", "q", "q/~2/child#1/grandchild#1: 1 of its steps used up something that q was not told of"),
+        ("child_spent", "q", "q/~2/child#1/grandchild#1: 1 of its steps used up something that q has no record of"),
         ("step_completed", "q/~1/child#1/grandchild#1", "q: pays 1 times for what q/~1/child#1/grandchild#1 has not"),
     ],
 )

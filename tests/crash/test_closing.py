@@ -82,7 +82,7 @@ def program(tmp_path, url):
 
 
 def test_a_call_that_outlasts_the_grace_is_not_made_again_by_another_process(program):
-    first = program("first", 3, 0.2)
+    first = program("first", 5, 0.2)
     assert first.stdout.readline() == "closed\n"
     second = program("second", 0, 0)
     assert second.communicate(timeout=60)[0] == "TaskBusy\n", "the first process lives, and so does its call"

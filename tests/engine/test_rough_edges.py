@@ -160,7 +160,7 @@ def test_input_that_was_left_out_is_told_of_resume(app, texts):
     assert "app.resume(id, agent)" in refused.value.hint
     with texts.raises(holdfast.InputConflict) as refused:
         app.run(greet, {"name": "Cat"}, id="t")
-    assert "resume" not in refused.value.hint
+    assert "app.resume" not in refused.value.hint
     app.signal("t", "go")
     assert app.resume("t", greet).result == "hello Ben"
 

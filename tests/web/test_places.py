@@ -98,6 +98,47 @@ def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
         worker.wait(10)
 
 
+SCHEDULED = """
+import sys, holdfast
+from holdfast import Queue, Schedule, Task, agent
+
+@agent
+def report(task: Task) -> str:
+    return "done"
+
+limited = [Queue("default"), Queue("mail", concurrency=3, rate="60/m")]
+weekdays = Schedule("weekly/report", report, "0 8 * * 1-5", zone="Europe/Oslo", queue="mail")
+with holdfast.open(sys.argv[1], queues=limited) as app:
+    app.worker([report], queues=["default", "mail"], schedules=[weekdays]).run()
+"""
+
+
+@pytest.mark.page
+def test_limits_of_queues_and_schedules_of_workers_are_shown(own, tmp_path, browser):
+    own.app.start("report", id="later", queue="mail", after="1h")
+    program = tmp_path / "scheduled.py"
+    program.write_text(SCHEDULED)
+    assert own.get("/workers")["schedules"] == []
+    worker = subprocess.Popen([sys.executable, str(program), str(own.path)])
+    try:
+        found = eventually(lambda: own.get("/workers")["schedules"], 20)
+        now_ms = own.get("/workers")["now_ms"]
+        assert [(one["name"], one["agent"], one["zone"], one["queue"]) for one in found] == [
+            ("weekly/report", "report", "Europe/Oslo", "mail")
+        ]
+        assert now_ms < found[0]["next_ms"] <= now_ms + 4 * 86_400_000
+        with tab(browser, own, "/workers") as opened:
+            mail = opened.locator("tr", has=opened.get_by_role("link", name="mail", exact=True))
+            mail.get_by_text("3 at a time, 60 a minute").wait_for()
+            line = opened.locator("tr", has_text="weekly/report")
+            assert re.search(r"0 8 \* \* 1-5.*Europe/Oslo.*mail.*in \d", line.inner_text(), re.S)
+            line.get_by_role("link").click()
+            opened.get_by_label("Remove id:weekly/report/*").wait_for()
+    finally:
+        worker.terminate()
+        worker.wait(20)
+
+
 # The audit
 
 
@@ -185,7 +226,7 @@ def test_selected_tasks_are_cancelled_together(own, browser):
         for id in ("refund-A1093", "trip-rome-02"):
             opened.get_by_label(f"Select {id}").check()
         opened.get_by_role("button", name="Cancel …").click()
-        opened.get_by_label(re.compile("Why")).fill("no longer needed")
+        opened.get_by_role("textbox", name=re.compile("Why")).fill("no longer needed")
         opened.get_by_role("button", name="Cancel 2").click()
         opened.get_by_text("Cancelled 2 of 2").wait_for()
         opened.get_by_role("button", name="Cancel all …").click()

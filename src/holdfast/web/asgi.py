@@ -122,6 +122,7 @@ ROUTES = (
     PageRoute("GET", f"{API}/compare", "look", reading.compare),
     PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
     PageRoute("GET", f"{API}/workers", "look", places.workers),
+    PageRoute("GET", f"{API}/tasks/{{id}}/origins/{{call}}", "look", contents.origins_of),
     PageRoute("GET", f"{API}/audit", "look", places.audit),
     PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
     PageRoute("POST", f"{API}/bulk", "admin", bulk.begin, BulkAct),

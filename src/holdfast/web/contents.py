@@ -12,11 +12,12 @@ from urllib.parse import quote
 from holdfast.core.errors import InvalidValue, TaskNotFound
 from holdfast.core.events import ArtifactAdded, Failure
 from holdfast.engine.lists.chat import ChatEntry, chat
+from holdfast.engine.lists.origins import origins
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json as event_json, value_in
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.shapes import MOST_ROWS, Download, PageAnswer, PageCall
+from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
 
 LARGE = 2_048
 """Values with more characters than this are shown by their beginning."""
@@ -69,6 +70,19 @@ def _entry(call: PageCall, entry: ChatEntry) -> dict[str, Any]:
         one["result"] = value_of(one["result"], id, one["seq"], "message")
         one["arguments"] = value_of(one["arguments"], id, int(seq or 0), field)
     return told
+
+
+# Who wrote what a person is asked about
+
+
+def origins_of(call: PageCall) -> PageAnswer:
+    """For each argument of a call that waits for a person: who wrote its value, or where the same value stands."""
+    id, key = call.at["id"], call.at["call"]
+    asked = next((one for one in call.app.inbox(id) if one.key == key and one.task == id), None)
+    if asked is None:
+        return PageAnswer({"origins": {}})
+    found = origins(list(islice(call.app.events(id), MOST_EVENTS)), key, asked.arguments, call.app.fetch)
+    return PageAnswer({"origins": values.as_json(found)})
 
 
 # Decisions, and what was made

@@ -13,6 +13,7 @@ from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.spending import spent_by_day
 from holdfast.engine.reading import values
 from holdfast.engine.reading.audit import AuditRow
+from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.values import Summary
 from holdfast.web.contents import value_of
@@ -39,7 +40,8 @@ DAYS = 7
 def workers(call: PageCall) -> PageAnswer:
     """Workers that are alive, those that died with tasks in hand, and what waits in queues."""
     app = call.app
-    found = [{"holder": one.holder, "busy": one.busy, **values.as_json(one.serving)} for one in app.workers()]
+    alive = app.workers()
+    found = [{"holder": one.holder, "busy": one.busy, **values.as_json(one.serving)} for one in alive]
     lost: dict[str, int] = {}
     since: dict[str, int] = {}
     for row in app.list(interrupted=True, limit=MOST_READY):
@@ -51,7 +53,19 @@ def workers(call: PageCall) -> PageAnswer:
         {**values.as_json(one), "oldest_ms": _oldest(app, one.queue) if one.ready else None} for one in app.depths()
     ]
     now_ms = app.clock.now_us() // 1000
-    return PageAnswer({"workers": found, "dead": dead, "queues": queues, "now_ms": now_ms})
+    told = {"workers": found, "dead": dead, "queues": queues, "schedules": _schedules(app, alive)}
+    return PageAnswer({**told, "now_ms": now_ms})
+
+
+def _schedules(app: App, alive: Iterable[LiveWorker]) -> list[dict[str, Any]]:
+    """The schedules that workers serve, the next one to begin first; workers may share one."""
+    now_us = app.clock.now_us()
+    found = {(one.namespace, one.name, one.when, one.zone): one for each in alive for one in each.serving.schedules}
+    told = [{"zone": one.zone, "queue": one.queue, **values.as_json(one)} for one in found.values()]
+    for one, row in zip(found.values(), told, strict=True):
+        next_us = one.next_us(now_us)
+        row["next_ms"] = None if next_us is None else next_us // 1000
+    return sorted(told, key=lambda row: (row["next_ms"] is None, row["next_ms"] or 0, row["name"]))
 
 
 def _oldest(app: App, queue: str) -> int | None:

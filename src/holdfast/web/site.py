@@ -33,7 +33,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     by: str = ""
     login: str = "link"
-    loopback: bool = True
+    loopback: bool = False
+    """Whether only this machine reaches it."""
     debug: bool = False
 
 

@@ -345,6 +345,9 @@ def test_bad_input_is_refused_by_name(saver, texts):
         HoldfastSaver("store.db")
     with texts.raises(InvalidValue):
         saver.get_tuple({"configurable": {}})
+    for not_a_config in (None, "t", {"configurable": None}, {"configurable": {"thread_id": None}}):
+        with texts.raises(InvalidValue):
+            saver.get_tuple(not_a_config)
     with texts.raises(InvalidValue):
         saver.prune(["t"], strategy="keep_some")
     with texts.raises(InvalidValue):
@@ -354,6 +357,20 @@ def test_bad_input_is_refused_by_name(saver, texts):
     with texts.raises(InvalidId):
         saver.get_tuple(config(""))
     assert saver.get_tuple(config(17)) is None  # LangGraph takes any id that can be text
+
+
+def test_a_wrong_list_is_refused_before_the_first_checkpoint_is_asked_for(saver, texts):
+    async def first(given):
+        return await anext(saver.alist(**given))
+
+    put(saver, {"n": 1})
+    for wrong in ({"limit": "x"}, {"limit": -1}, {"limit": True}, {"before": "x"}, {"filter": "x"}, {"config": "t"}):
+        given = {"config": None, **wrong}
+        with texts.raises(InvalidValue):
+            saver.list(**given)
+        with pytest.raises(InvalidValue):
+            asyncio.run(first(given))
+    assert len([*saver.list(None, limit=1)]) == 1 and [*saver.list(None, limit=0)] == []
 
 
 def test_more_threads_than_fit_into_memory_are_read_anew(app, monkeypatch):

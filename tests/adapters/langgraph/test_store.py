@@ -191,6 +191,38 @@ def test_bad_input_is_refused_by_name(store, texts):
             wrong()
 
 
+def test_a_value_that_is_not_a_dict_is_refused_and_nothing_is_saved(store, texts):
+    for value in ("figs", "", [("likes", "figs")], [], 7, 0):
+        wrong = PutOp(("users", "ana"), "diet", value)
+        with texts.raises(InvalidValue):
+            store.put(*wrong[:3])
+        with pytest.raises(InvalidValue):
+            asyncio.run(store.aput(*wrong[:3]))
+        with pytest.raises(InvalidValue):
+            store.batch([PutOp(("users", "ben"), "diet", {"likes": "plums"}), wrong])
+    assert store.search(()) == []
+
+
+def test_a_text_as_namespace_is_refused_and_nothing_is_saved(store, texts):
+    for wrong in (
+        lambda: store.put("users", "diet", {"likes": "figs"}),
+        lambda: store.get("users", "diet"),
+        lambda: store.delete("users", "diet"),
+        lambda: store.search("users"),
+        lambda: asyncio.run(store.aput("users", "diet", {"likes": "figs"})),
+    ):
+        with texts.raises(InvalidValue):
+            wrong()
+    assert store.search(()) == []
+
+
+def test_a_wrong_ttl_is_refused_and_nothing_is_saved(store, texts):
+    for ttl in ("5", -1, True, float("nan"), float("inf")):
+        with texts.raises(InvalidValue):
+            store.put(("users", "ana"), "diet", {"likes": "figs"}, ttl=ttl)
+    assert store.search(()) == []
+
+
 def test_a_graph_remembers_across_threads(app):
     def remember(state, *, store):
         store.put(("users", "ana"), "last", {"said": state["messages"][-1].content})

@@ -938,7 +938,7 @@ def test_run_returns_what_became_of_a_task_that_was_cut_while_its_thread_was_stu
             with holdfast.open(url) as other:
                 assert other.run(worker, id="t").status == "cancelled"
         else:
-            with pytest.raises(holdfast.TaskBusy, match="was cancelled: it ends when its step does") as busy:
+            with pytest.raises(holdfast.TaskBusy, match="was cancelled: it ends after the current step") as busy:
                 app.run(worker, id="t")
             assert "cancel the task" not in busy.value.hint
         late.set()

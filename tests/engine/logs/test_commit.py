@@ -36,6 +36,8 @@ def counted(app):
     for n in range(50):
         app.start("a", id=f"t{n}")
     app.store = app.logs.store = app.logs.committer._store = Counting(app.store)
+    taken = app.logs.committer
+    taken._append, taken._append_event = app.store.append, app.store.append_event
     return app
 
 
@@ -103,7 +105,7 @@ def test_a_store_that_fails_tells_everyone_who_was_in_the_batch(counted):
     def fail(groups):
         raise holdfast.StoreFull("no room", hint="make some")
 
-    counted.store.append = fail
+    counted.logs.committer._append = fail
 
     async def main():
         commits = LoopCommits(counted.logs.committer)

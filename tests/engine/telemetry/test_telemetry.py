@@ -221,7 +221,7 @@ def test_metrics_are_measured_and_sent_and_their_exemplars_lead_to_spans(url):
     assert "# {trace_id=" in open_text and open_text.endswith("# EOF\n") and "# {" not in text
 
 
-def test_usage_and_doubts_are_counted():
+def test_tokens_and_cost_are_counted():
     @agent
     def talking(task):
         reply = {"role": "assistant", "content": "hi", "model": "m-1"}
@@ -233,7 +233,30 @@ def test_usage_and_doubts_are_counted():
         text = app.metrics()
     assert 'holdfast_budget_tokens_total{model="m-1",type="input"} 12' in text
     assert 'holdfast_budget_tokens_total{model="m-1",type="output"} 3' in text
-    assert 'holdfast_budget_cost_total{model="m-1"}' in text
+    assert 'holdfast_budget_cost_total{model="m-1"} 1.5e-05' in text, "12 and 3 tokens at a dollar a million"
+
+
+def test_calls_in_doubt_are_counted_when_they_become_so_and_shown_until_they_are_settled(url):
+    @tool(effect="once")
+    def wire(euros: int) -> str:
+        raise ConnectionError("the line broke")
+
+    @agent
+    def payer(task) -> str:
+        return task.call(wire, euros=7)
+
+    with holdfast.open(url, metrics=True) as app:
+        assert app.run(shop, {"steps": 1}, id="s-1").status == "completed", "a call that is answered is not in doubt"
+        assert "holdfast_calls_in_doubt 0\n" in app.metrics() and "\nholdfast_call_doubts_total " not in app.metrics()
+        for id in ("p-1", "p-2"):
+            assert app.run(payer, id=id).waiting.kind == "doubt"
+        until(lambda: "\nholdfast_calls_in_doubt 2\n" in app.metrics())
+        assert "\nholdfast_call_doubts_total 2\n" in app.metrics()
+        assert 'holdfast_waits{kind="doubt",namespace="",queue="default"} 2' in app.metrics()
+        app.settle("p-1", "wire#1", happened=True, result="receipt", by="ana")
+        assert app.run(payer, id="p-1").result == "receipt"
+        until(lambda: "\nholdfast_calls_in_doubt 1\n" in app.metrics())
+        assert "\nholdfast_call_doubts_total 2\n" in app.metrics(), "settling does not undo that it was in doubt"
 
 
 def test_an_app_that_measures_nothing_tells_what_the_store_counts(url):

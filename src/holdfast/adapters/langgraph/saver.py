@@ -165,10 +165,26 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
         `filter` compares metadata. `before` is the config of a newer checkpoint. Each is read when it is asked for.
         """
-        upto = None if before is None else get_checkpoint_id(before)
+        upto = None if before is None else _configurable(before, "before", "checkpoint_id").get("checkpoint_id")
+        if filter is not None and not isinstance(filter, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidValue(f"filter={filter!r} is not a dict of metadata", hint='give {"source": "loop"}, or None')
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise InvalidValue(
+                f"limit={limit!r} is not a number of checkpoints", hint="give 0 or more, or None for all"
+            )
+        return self._listed(config, None if config is None else _place(config)[0], upto, filter, limit)
+
+    def _listed(
+        self,
+        config: RunnableConfig | None,
+        thread_id: str | None,
+        upto: str | None,
+        filter: Mapping[str, Any] | None,
+        limit: int | None,
+    ) -> Iterator[CheckpointTuple]:
         wanted = None if config is None else get_checkpoint_id(config)
         found: list[tuple[str, str, str]] = []
-        for id in self._ids() if config is None else (_place(config)[0],):
+        for id in self._ids() if thread_id is None else (thread_id,):
             with self._threads.get(id) as thread:
                 thread.refresh()
                 of_id = [one for one in _of_namespace(thread, config) if wanted in (None, one.id)]
@@ -277,7 +293,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names these runs. It looks at every thread."""
-        gone = {str(id) for id in _listed(run_ids, "run_ids")}
+        gone = {str(id) for id in _ids_of(run_ids, "run_ids")}
         for id in self._ids() if gone else ():
             with self._threads.get(id) as thread:
                 thread.keep(lambda: [one for one in _every(thread) if self._run(one) not in gone], self._versions)
@@ -300,7 +316,7 @@ class HoldfastSaver(BaseCheckpointSaver[str]):
         """
         if strategy not in ("keep_latest", "delete"):
             raise InvalidValue(f"strategy={strategy!r} is not known", hint="use 'keep_latest' or 'delete'")
-        for id in map(str, _listed(thread_ids, "thread_ids")):
+        for id in map(str, _ids_of(thread_ids, "thread_ids")):
             if strategy == "delete":
                 self.delete_thread(id)
                 continue
@@ -450,15 +466,23 @@ class _InUse:
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
     """The thread and the namespace that a config names."""
-    given = config.get("configurable", {})
-    if "thread_id" not in given:
+    given = _configurable(config)
+    if given.get("thread_id") is None:
         raise InvalidValue(
             "the config names no thread", hint='invoke the graph with {"configurable": {"thread_id": "…"}}'
         )
     return str(given["thread_id"]), given.get("checkpoint_ns", "")
 
 
-def _listed(given: Sequence[str], what: str) -> Sequence[str]:
+def _configurable(config: Any, what: str = "config", part: str = "thread_id") -> Mapping[str, Any]:
+    """What a config names; nothing, if it has no such part."""
+    given: Any = cast("Mapping[str, Any]", config).get("configurable", {}) if isinstance(config, Mapping) else None
+    if not isinstance(given, Mapping):
+        raise InvalidValue(f"{what}={config!r} is not a config", hint=f'give {{"configurable": {{"{part}": "…"}}}}')
+    return cast("Mapping[str, Any]", given)
+
+
+def _ids_of(given: Sequence[str], what: str) -> Sequence[str]:
     """Ids; a single text would be taken for a list of its letters."""
     if isinstance(given, str):
         raise InvalidValue(f"{what}={given!r} is a text, not a list of ids", hint=f"give [{given!r}]")

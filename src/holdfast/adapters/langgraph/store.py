@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import ormsgpack
 from langgraph.store.base import (
@@ -66,13 +66,13 @@ class HoldfastStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations: first what reads, then what writes, which is all or nothing. Results are in their order."""
         given = list(ops)
-        self._refuse_queries(given)
+        self._refuse_wrong(given)
         return self._done(given, {} if self._embedder is None else self._embedder.vectors(given))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, to be awaited."""
         given = list(ops)
-        self._refuse_queries(given)
+        self._refuse_wrong(given)
         vectors: Vectors = {} if self._embedder is None else await self._embedder.avectors(given)
         return await asyncio.to_thread(self._done, given, vectors)
 
@@ -82,7 +82,12 @@ class HoldfastStore(BaseStore):
         expired = [one.place for one in self._memories("") if not one.lives(now)]
         return sum(self._records.drop(place, why="expired") for place in expired)
 
-    def _refuse_queries(self, ops: Sequence[Op]) -> None:
+    def _refuse_wrong(self, ops: Sequence[Op]) -> None:
+        """Refuse wrong input before any of the operations is done."""
+        for op in ops:
+            _check_namespace(op)
+            if isinstance(op, PutOp):
+                _check_put(op)
         asked = next((op.query for op in ops if isinstance(op, SearchOp) and op.query), None)
         if asked is not None and self._embedder is None:
             raise InvalidValue(
@@ -209,6 +214,29 @@ def _written(memory: StoredItem) -> RecordWrite:
 def _memory(record: Record) -> StoredItem:
     created, updated, ttl, until, value, vectors = ormsgpack.unpackb(record.data)
     return StoredItem(record.key, created, updated, ttl, until, from_record(value, record.blobs), vectors)
+
+
+def _check_namespace(op: Op) -> None:
+    """Refuse a text as a namespace: it would be taken for a tuple of its letters."""
+    if isinstance(op, ListNamespacesOp):
+        return
+    given: Any = op.namespace_prefix if isinstance(op, SearchOp) else op.namespace
+    if isinstance(given, str):
+        raise InvalidValue(f"namespace={given!r} is a text, not a tuple of labels", hint=f"give ({given!r},)")
+
+
+def _check_put(op: PutOp) -> None:
+    value, ttl = cast("tuple[Any, Any]", (op.value, op.ttl))
+    where = f"memory {op.key!r} of {op.namespace!r}"
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidValue(
+            f"the value of {where} is of type {type(value).__name__}, not a dict; nothing was saved",
+            hint='give a dict: store.put(namespace, key, {"text": …})',
+        )
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 <= ttl < float("inf")):
+        raise InvalidValue(
+            f"ttl={ttl!r} of {where} is not a number of minutes", hint="give 0 or more, or None for ever"
+        )
 
 
 def _escape(text: str) -> str:

@@ -59,6 +59,7 @@ def ui_(
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
+    from holdfast.web.gate import is_loopback
     from holdfast.web.site import Settings
 
     if link_only:
@@ -75,6 +76,7 @@ def ui_(
         read_only=_is_read_only(environment) or read_only,
         by=by,
         login="token" if token else "link",
+        loopback=is_loopback(host),
         debug=environment.debug,
     )
     with serving.listen(host, port) as listening:

@@ -108,7 +108,7 @@ def refusing(
         show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
         raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
-        show(Refused("lease-lost", f"another worker has taken the task: {lost}", where=where), as_json=as_json)
+        show(Refused("lease-lost", f"this process no longer has the task: {lost}", where=where), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -161,6 +161,11 @@ def opened(environment: Environment, wanted: ServeOptions) -> App:
         from holdfast.tracing import Otlp
 
         told["metrics"] = Otlp()
+    if wanted.processes > 1 and (wanted.traces or wanted.metrics):
+        from holdfast.engine.telemetry.telemetry import planned
+
+        planned(**told, logs=False)
+        told = {}  # this process only looks after those that work: it checks what they will send, and sends nothing
     return environment.app(make=True, agents=wanted.found.agents.values(), queues=wanted.found.queues, telemetry=told)
 
 

@@ -51,7 +51,10 @@ def lost_to(state: State, rows: Sequence[Stored]) -> LeaseLost | Diverged | None
         except Diverged as error:
             return error
     fence = next((row for row in rows if row.kind in ("task_claimed", "rolled_back", "task_diverged")), None)
-    return None if fence is None else LeaseLost(f"task {state.summary.id!r} was taken over at seq {fence.seq}")
+    if fence is None:
+        return None
+    how = "rolled back" if fence.kind == "rolled_back" else "taken over"
+    return LeaseLost(f"task {state.summary.id!r} was {how} at seq {fence.seq}")
 
 
 def observe(logs: Logs, id: str, key: str, result: Raw | None, failure: ev.Failure | None) -> None:

@@ -10,13 +10,32 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import codec, limits
+from holdfast.core import codec, cron, limits
 from holdfast.core.codec import Summary
-from holdfast.core.errors import StoreError
+from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.core.names import NAMESPACE_END
+from holdfast.engine.definitions.queue import Queue
 from holdfast.store.protocol import Query, Store
 
 NO_WORKER = "no worker is running"
+
+
+class Scheduled(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A schedule that a worker serves: when tasks of an agent begin."""
+
+    name: str
+    agent: str
+    when: str
+    zone: str = "UTC"
+    queue: str = "default"
+    namespace: str = ""
+
+    def next_us(self, now_us: int) -> int | None:
+        """When the next task begins; None if this process does not know the time zone."""
+        try:
+            return cron.times(self.when, self.zone).next(now_us, cron.zone_of(self.zone))
+        except InvalidValue:
+            return None
 
 
 class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +53,9 @@ class Serving(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Abandoned threads of its process that still run: the task of each, and the step if there is one."""
     clogged: bool = False
     """Whether it takes no more tasks until some of them end."""
+    limits: tuple[Queue, ...] = ()
+    """The queues that it limits."""
+    schedules: tuple[Scheduled, ...] = ()
 
     def serves(self, namespace: str) -> bool:
         """Return whether it works for that tenant."""
@@ -109,7 +131,8 @@ def _shown(serving: Serving, namespace: str) -> Serving:
     """Return a worker as its tenant sees it."""
     own = namespace + NAMESPACE_END
     abandoned = tuple(one.removeprefix(own) for one in serving.abandoned if one.startswith(own))
-    return replace(serving, namespaces=(namespace,), abandoned=abandoned)
+    schedules = tuple(one for one in serving.schedules if one.namespace == namespace)
+    return replace(serving, namespaces=(namespace,), abandoned=abandoned, schedules=schedules)
 
 
 def _busy(store: Store, namespace: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import os
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -122,7 +123,9 @@ class Outbox:
 
     def __init__(self, to: Otlp, signal: Signal) -> None:
         self.url = to.url(signal)
-        self._to = to
+        self._to, self._resource = to, to.resource()
+        if signal == "metrics":  # counters of two processes are two series: collectors tell them apart by this
+            self._resource = {"service.instance.id": str(uuid.uuid4()), **self._resource}
         self._items: deque[bytes] = deque()
         self._next = self._pause = 0.0
         self.sent = self.dropped = self._under_way = 0
@@ -170,7 +173,7 @@ class Outbox:
 
     def _delivered(self, batch: list[bytes], seconds: float) -> bool:
         try:
-            status = self._post(encoding.request(self._to.resource(), batch), seconds)
+            status = self._post(encoding.request(self._resource, batch), seconds)
         except (OSError, http.client.HTTPException) as error:
             return self._later(batch, f"{type(error).__name__}: {error}")
         if status in _LATER:

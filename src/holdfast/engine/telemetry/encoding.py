@@ -17,6 +17,7 @@ from holdfast.engine.telemetry.instruments import Counter, Exemplar, Gauge, Hist
 SCOPE = "holdfast"
 
 _DOUBLE, _FIXED, _SIGNED = struct.Struct("<d").pack, struct.Struct("<Q").pack, struct.Struct("<q").pack
+_TIMES = struct.Struct("<BQBQ").pack
 _CUMULATIVE = b"\x10\x02"
 
 
@@ -24,6 +25,8 @@ def _varint(number: int) -> bytes:
     """A number, seven bits a byte, the lowest first."""
     if 0 <= number < 128:
         return _SMALL[number]
+    if 0 <= number < 16_384:  # the length of a span, and most seqs
+        return bytes((number & 127 | 128, number >> 7))
     number &= 0xFFFF_FFFF_FFFF_FFFF
     found = bytearray()
     while number > 127:
@@ -37,8 +40,9 @@ _SMALL = [bytes((number,)) for number in range(128)]
 
 
 def _field(number: int, body: bytes) -> bytes:
-    """A text, some bytes or a message, with its length before it."""
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
+    """A text, some bytes or a message, with its length before it. Numbers of fields are below 16, most bodies short."""
+    size = len(body)
+    return _SMALL[number << 3 | 2] + (_SMALL[size] if size < 128 else _varint(size)) + body
 
 
 def _value(value: AttributeValue) -> bytes:
@@ -61,7 +65,8 @@ def _name(number: int, name: str) -> bytes:
 
 def _pair(name: str, value: AttributeValue) -> bytes:
     pair = _name(1, name) + _field(2, _value(value))
-    return _varint(len(pair)) + pair
+    size = len(pair)
+    return (_SMALL[size] if size < 128 else _varint(size)) + pair
 
 
 _known: dict[tuple[str, AttributeValue], bytes] = {}
@@ -76,8 +81,7 @@ _OWN = frozenset(
 
 def _learnt(name: str, value: AttributeValue) -> bytes:
     pair = _pair(name, value)
-    is_short = len(pair) < 200 and type(value) in (str, int) and name not in _OWN
-    if is_short:
+    if name not in _OWN and len(pair) < 200 and type(value) in (str, int):
         if len(_known) >= _KNOWN:
             _known.clear()
         _known[name, value] = pair
@@ -85,7 +89,7 @@ def _learnt(name: str, value: AttributeValue) -> bytes:
 
 
 def _attributes(number: int, given: Attributes) -> bytes:
-    head, known = _varint(number << 3 | 2), _known
+    head, known = _SMALL[number << 3 | 2], _known
     return b"".join([head + (known.get(one) or _learnt(*one)) for one in given.items()])
 
 
@@ -99,7 +103,7 @@ def encode_span(span: TraceSpan) -> bytes:
         b"\x22\x08" + span.parent_id if span.parent_id else b"",
         _name(5, span.name),
         b"\x30\x03" if span.client else b"\x30\x01",
-        b"\x39" + _time(span.start_us) + b"\x41" + _time(span.end_us),
+        _TIMES(0x39, max(span.start_us, 0) * 1_000, 0x41, max(span.end_us, 0) * 1_000),
         _attributes(9, span.attributes),
     ]
     if span.events:

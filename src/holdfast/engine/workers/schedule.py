@@ -57,7 +57,7 @@ class Schedule:
         if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"{agent!r} is not an agent", hint="declare it with @agent")
         self.agent = agent
-        self.when = when
+        self.when, self.zone = when, zone
         self.input = dict(input or {})
         self.options = TaskOptions(
             user=user,

@@ -282,7 +282,13 @@ class Worker:
             namespaces=self.plan.namespaces,
             concurrency=self.plan.concurrency,
             started_us=self._home.logs.clock.now_us(),
+            limits=tuple(one for one in self.plan.queues if one != Queue(one.name)),
+            schedules=tuple(self._scheduled(one) for one in self.plan.schedules),
         )
+
+    def _scheduled(self, one: Schedule) -> serving.Scheduled:
+        place = {"queue": one.options.queue, "namespace": self._logs.namespace}
+        return serving.Scheduled(name=one.name, agent=one.agent.name, when=one.when, zone=one.zone, **place)
 
     def _dispatcher(self, namespace: str) -> Dispatcher:
         """Return the dispatcher of a tenant."""

@@ -8,8 +8,10 @@ import { compared, mapped } from "./moments.js";
 import { addressOf, go } from "./route.js";
 import { duration, money, number, plural, shown, value } from "./text.js";
 
+const MOST_PAST = 500;
+
 export function compare(page, to) {
-  const known = { found: null, at: -1 };
+  const known = { found: null, at: -1, past: null, open: false };
 
   const differs = ([one, two]) => !one || !two || one[3] !== two[3] || one[4] !== two[4] || one[5] !== two[5];
   const differences = () => known.found.pairs.map((pair, index) => (differs(pair) ? index : -1)).filter((index) => index >= 0);
@@ -21,6 +23,26 @@ export function compare(page, to) {
     known.at = next === undefined ? (by > 0 ? all[0] : all[all.length - 1]) : next;
     page.draw();
     requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".cmp .on")?.scrollIntoView({ block: "center" })));
+  }
+
+  /** Show the common past, or fold it again; of a long one the newest events. */
+  async function showPast() {
+    known.open = !known.open;
+    if (known.open && !known.past) {
+      const { common } = known.found;
+      known.past = (await get(`/tasks/${encodeURIComponent(to.a)}/rows`, { after: Math.max(0, common - MOST_PAST), upto: common, limit: MOST_PAST })).rows;
+    }
+    page.draw();
+  }
+
+  function past(common) {
+    if (!common) return h("div", { class: "band" }, "No event in common");
+    const rows = known.open && known.past ? known.past : [];
+    return [
+      h("div", { class: "band" }, `${plural(common, "event")} in common `, h("button", { class: "link", type: "button", "aria-expanded": String(known.open), onclick: () => showPast().catch(page.failed) }, known.open ? "hide" : "show")),
+      rows.length && rows[0][0] > 1 ? h("div", { class: "band" }, `Of them the last ${number(rows.length)} are shown.`) : null,
+      rows.map((one) => [cell(one, "same past"), h("div", { class: "mid" }, String(one[0])), cell(one, "same past")]),
+    ];
   }
 
   const swap = () => go(`/compare/${encodeURIComponent(to.b)}/${encodeURIComponent(to.a)}`);
@@ -41,7 +63,7 @@ export function compare(page, to) {
       return [
         h("div", { class: "row" }, h("h1", null, "Compare"), h("span", { class: "muted sm desc" }, "A fork shares its past. What is equal is folded; the first difference is marked."), h("span", { class: "grow" }), h("button", { class: "btn ghost", type: "button", onclick: swap }, "Swap"), h("button", { class: "btn", type: "button", onclick: () => jump(1) }, "Next difference", h("kbd", null, "n"))),
         h("section", { class: "panel three" }, h("div", { class: "cmp" }, head(tasks[0]), h("div", { class: "mid" }), head(tasks[1]),
-          h("div", { class: "band" }, `${plural(common, "event")} in common`),
+          past(common),
           pairs.flatMap((pair, index) => [index === first ? h("div", { class: "band first" }, "first difference") : null, side(pair[0], pair, index), h("div", { class: "mid" }, String((pair[0] || pair[1])[0])), side(pair[1], pair, index)]))),
         h("div", { class: "cols" }, states(tasks), costs(tasks), results(tasks)),
         legend([["n p", "next, previous difference"], ["esc", "all tasks"]]),
@@ -52,8 +74,12 @@ export function compare(page, to) {
   function side(one, pair, index) {
     const on = index === known.at ? " on" : "";
     if (!one) return h("div", { class: `gone${on}` }, h("span", { class: "vh" }, "nothing"));
-    return h("div", { class: `${differs(pair) ? "x" : "same"}${on}` }, h("b", null, shown(one[3])), " ", shown(one[4]), one[5] ? [" ", h("span", { class: "ink2" }, shown(one[5]))] : null);
+    return cell(one, `${differs(pair) ? "x" : "same"}${on}`);
   }
+}
+
+function cell(one, kind) {
+  return h("div", { class: kind }, h("b", null, shown(one[3])), " ", shown(one[4]), one[5] ? [" ", h("span", { class: "ink2" }, shown(one[5]))] : null);
 }
 
 function head(task) {

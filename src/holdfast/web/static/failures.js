@@ -5,6 +5,7 @@ import { compared, mapped, plain } from "./moments.js";
 import { addressOf } from "./route.js";
 import { calm, clock, duration, plural, shown, value } from "./text.js";
 import { copy } from "./copy.js";
+import { asPytest } from "./pytest.js";
 import { openValue } from "./values.js";
 
 /** Steps that failed, or failed on the way. */
@@ -33,9 +34,10 @@ function failure(one, known, reads, goTo, page) {
   const found = known.failed.get(`${one.key}@${one.last}`) || { tries: [], input: {} };
   const last = found.failure || found.tries.findLast((each) => each.type);
   const before = found.before > 0 ? reads.moment(found.before) : null;
+  const task = known.header && known.header.status === "failed" ? known.header : null;
   return h("div", { class: "work", key: one.key },
     h("section", { class: "panel failure" }, h("header", null, h("h2", null, found.tries.length > 1 ? `Traceback of attempt ${found.tries.findLast((each) => each.type)?.number ?? ""}` : "Traceback", " · ", h("span", { class: "m" }, shown(one.key))), h("span", { class: "muted sm" }, plural(one.attempts, "attempt"), ", ", one.status), h("span", { class: "grow" }),
-      last ? h("button", { class: "btn ghost sm", type: "button", onclick: (event) => copy(traceback(last), event.currentTarget) }, h("span", { class: "w" }, "Copy")) : null),
+      last ? [one.status === "failed" && task ? h("button", { class: "btn ghost sm", type: "button", title: "A test that runs the agent with the same input and expects this failure", onclick: (event) => { const button = event.currentTarget; reads.first().then((begun) => copy(asPytest(task, begun, last), button), page.failed); } }, h("span", { class: "w" }, "Copy as pytest")) : null, h("button", { class: "btn ghost sm", type: "button", onclick: (event) => copy(traceback(last), event.currentTarget) }, h("span", { class: "w" }, "Copy"))] : null),
       last ? h("pre", { class: "code" }, calm(traceback(last))) : h("p", { class: "m" }, shown(one.came)),
       h("header", null, h("h2", null, "Attempts")),
       h("div", { class: "scrollx" }, h("table", null, h("thead", null, h("tr", null, ["try", "at", "error", "took", "then waited"].map((name, index) => h("th", { scope: "col", class: index > 2 ? "r" : "" }, name)))), h("tbody", null, attempts(one, found, goTo))))),

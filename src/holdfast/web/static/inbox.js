@@ -220,13 +220,31 @@ export function card(page, entry, { on = false, short = false } = {}) {
     h("header", null, status(shape, { pill: true, word: WORDS[entry.kind] }), short ? null : h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}`) }, name(entry.task)), short ? null : h("span", { class: "muted sm" }, shown(entry.agent)), h("span", { class: "grow" }),
       h("span", { class: "muted sm" }, `waits ${duration(Math.max(0, now - entry.since_ms))}`), entry.until_ms ? h("span", { class: "risk" }, entry.until_ms > now ? `expires in ${duration(entry.until_ms - now)}` : "expired") : null,
       entry.expires_ms ? h("span", { class: "muted sm", title: "Nothing happens to it meanwhile" }, entry.expires_ms > now ? `the task is cancelled in ${duration(entry.expires_ms - now)}` : "the task has expired") : null),
-    h("div", { class: "in" }, question(entry), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
+    h("div", { class: "in" }, question(entry, page), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
 }
 
-function question(entry) {
+const origins = new Map();
+
+/** Who wrote each argument, as far as it is known; asked for once for what a person is asked. */
+function written(page, entry) {
+  const key = `${entry.task}\n${entry.bound}`;
+  if (!origins.has(key)) {
+    origins.set(key, {});
+    get(`/tasks/${encodeURIComponent(entry.task)}/origins/${encodeURIComponent(entry.key)}`).then((found) => { origins.set(key, found.origins); page.draw(); }, () => undefined);
+  }
+  return origins.get(key);
+}
+
+const WROTE = { model: () => "written by the model", person: (one) => `same as ${one} gave`, tool: (one) => `same as in the result of ${one}`, step: (one) => `same as in the result of ${one}`, input: () => "same as in the task's input" };
+
+function wrote(places) {
+  return places.map((one, index) => [index ? "; " : "", shown(WROTE[one.who](one.name)), ` (seq ${one.seq})`]);
+}
+
+function question(entry, page) {
   const tool = h("span", { class: "m" }, shown(entry.tool || entry.name));
   if (entry.kind === "approval") {
-    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments),
+    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments, written(page, entry)),
       h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again"].filter(Boolean).join(" · "))];
   }
   if (entry.kind === "doubt" || entry.kind === "blocked") {
@@ -252,10 +270,10 @@ function textOf(prompt) {
 }
 
 /** Exact arguments, one a row; nothing is cut without a count of what is hidden. */
-function args(given) {
+function args(given, from = {}) {
   const entries = Object.entries(given || {});
   if (!entries.length) return null;
-  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)))));
+  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)), Object.hasOwn(from, key) ? h("dd", { class: "from" }, wrote(from[key])) : null)));
 }
 
 function controls(page, entry, draft) {

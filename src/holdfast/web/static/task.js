@@ -6,6 +6,7 @@ import { copy, copyAs } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
 import { failing, failures } from "./failures.js";
+import { rowsOf } from "./folds.js";
 import { icon, status } from "./icons.js";
 import { card } from "./inbox.js";
 import { legend } from "./keys.js";
@@ -14,20 +15,21 @@ import { mapped, Moments, plain } from "./moments.js";
 import { addressOf, ask, go } from "./route.js";
 import { panel, sections } from "./state.js";
 import { ago, clock, duration, money, name, number, plural, shown, value } from "./text.js";
-import { lane, marks, nameOf, overlay, row, scale } from "./waterfall.js";
+import { foldRow, lane, marks, nameOf, noteRow, overlay, row, scale } from "./waterfall.js";
 
 const SHOWN_AT_ONCE = 80;
 const MARGIN = 8;
 const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
+const CHILD_AGAIN_MS = 2000;
 const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["knowledge", "Decisions & facts"], ["artifacts", "Artifacts"], ["failures", "Failures"], ["events", "Events"]];
 
 export function task(page, to) {
   const id = to.id;
   const path = `/tasks/${encodeURIComponent(id)}`;
   const moments = new Moments(id);
-  const known = { header: null, rows: [], steps: new Map(), lanes: [], stages: [], detail: null, chain: null, dead: null, skew: 0, mark: null, whole: false, scroll: 0, small: false, messages: null, docs: {}, arrived: null, unfolded: new Set(), failed: new Map(), read: new Map(), digests: new Map(), raw: null };
+  const known = { header: null, rows: [], steps: new Map(), lanes: [], stages: [], detail: null, chain: null, dead: null, skew: 0, mark: null, whole: false, scroll: 0, small: false, messages: null, docs: {}, arrived: null, unfolded: new Set(), failed: new Map(), read: new Map(), digests: new Map(), raw: null, open: new Set(), children: new Map() };
   let view = viewOf(to);
   let reading = null;
 
@@ -355,7 +357,7 @@ export function task(page, to) {
       known.messages = tabled("conversation", () => readChat(get, path, view.at));
       return conversation(known, known.header.agent, goTo, page);
     }
-    if (view.tab === "failures") return failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), moment: known1 }, goTo, page);
+    if (view.tab === "failures") return failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
     return h("div", { class: "work" }, h("div", null, timeline(), legend([["← →", "one event"], ["⇧← ⇧→", "one step"], ["j k", "rows"], ["f", "fork here"], ["d", "diff"], ["e", "events"], [".", "now"], ["y", "copy link"]])),
       h("div", { class: "side" }, view.step ? inspector() : null,
         panel({ seq: seq(), now: known.docs.now, before: known.docs.before, since: known.docs.since || 0, event: known.rows[seq() - 1], whole: known.whole, toggle: (whole) => { known.whole = whole; page.draw(); }, goTo, writers })));
@@ -386,16 +388,38 @@ export function task(page, to) {
   function waterfall(time, all, moment, open) {
     if (!all.length) return [lane(time, known.lanes, known.dead, view.at), h("p", { class: "plain muted" }, "No step yet.")];
     const high = phone.matches ? 50 : 31;
-    const many = all.length > SHOWN_AT_ONCE;
+    const found = rowsOf(all, { open: known.open, children: known.children, chosen: view.step, read: readChild });
+    const many = found.length > SHOWN_AT_ONCE;
     const first = many ? Math.max(0, Math.floor(known.scroll / high) - MARGIN) : 0;
-    const last = many ? Math.min(all.length, first + 30 + 2 * MARGIN) : all.length;
-    const rows = all.slice(first, last).map((one, index) => row(time, one, { on: view.step === one.key, later: Boolean(view.at) && one.first > view.at, choose, firstOfTurn: one.turn > 0 && (first + index === 0 || all[first + index - 1].turn !== one.turn) }));
+    const last = many ? Math.min(found.length, first + 30 + 2 * MARGIN) : found.length;
+    const rows = found.slice(first, last).map((one) => (one.fold ? foldRow(time, one, flip) : one.note ? noteRow(one) : stepRow(time, one)));
     return [
       h("div", { class: "wbody" }, lane(time, known.lanes, known.dead, view.at),
         h("div", { class: many ? "wscroll" : "", tabindex: many ? "0" : null, role: many ? "region" : null, "aria-label": many ? "Steps" : null, onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
-          h("ol", { class: "wrows", style: { "padding-top": `${first * high}px`, "padding-bottom": `${(all.length - last) * high}px` } }, rows)),
+          h("ol", { class: "wrows", style: { "padding-top": `${first * high}px`, "padding-bottom": `${(found.length - last) * high}px` } }, rows)),
         overlay(time, known.lanes, known.dead, moment, open)),
     ];
+  }
+
+  function stepRow(time, { step, first, deep, task: child }) {
+    const same = { deep, flip, isOpen: known.open.has(step.child), firstOfTurn: first };
+    if (child) return row(time, step, { ...same, task: child, on: false, later: false, choose: () => go(`/tasks/${encodeURIComponent(child)}?step=${encodeURIComponent(step.key)}`) });
+    return row(time, step, { ...same, on: view.step === step.key, later: Boolean(view.at) && step.first > view.at, choose });
+  }
+
+  function flip(name) {
+    if (!known.open.delete(name)) known.open.add(name);
+    page.draw();
+  }
+
+  /** Read the steps of a child that is open: once, and while it runs now and then. */
+  function readChild(child, runs) {
+    const kept = known.children.get(child);
+    const age = kept ? Date.now() - kept.at : Infinity;
+    if (kept && (kept.asking || !(runs || kept.ran) || age < CHILD_AGAIN_MS)) return;
+    const asked = { steps: kept ? kept.steps : null, at: Date.now(), ran: runs, asking: true };
+    known.children.set(child, asked);
+    get(`/tasks/${encodeURIComponent(child)}/steps`).then((found) => { asked.steps = found.steps; }, (error) => { asked.error = error.message; }).finally(() => { asked.asking = false; page.draw(); });
   }
 
   function slider() {

@@ -6,7 +6,7 @@ import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
 import { icon, status, statusOf } from "./icons.js";
 import { legend } from "./keys.js";
-import { copyAs } from "./copy.js";
+import { commandLine, copyAs } from "./copy.js";
 import { addressOf, ask, go } from "./route.js";
 import { startTask } from "./start.js";
 import { ago, duration, money, name, number, shown } from "./text.js";
@@ -14,6 +14,9 @@ import { ago, duration, money, name, number, shown } from "./text.js";
 const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "failed", "completed", "cancelled"];
 const AGAIN_MS = 200;
 const VIEWS = "holdfast-views";
+const HIDDEN = "holdfast-columns-hidden";
+const COLUMNS = [["st", "Status"], ["id", "Task"], ["stage", "Stage"], ["why", "Why, or what came of it"], ["strip", "How it went"], ["took", "Took"], ["cost", "Budget · cost"], ["when", "Changed"]];
+const OPTIONAL = COLUMNS.slice(2);
 
 export function tasks(page, at) {
   const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null };
@@ -137,6 +140,7 @@ function head(query, page) {
   const filtered = query ? ` # ${query}` : "";
   return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
     starts ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
+    columnsMenu(),
     copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }));
 }
 
@@ -197,6 +201,26 @@ function filter(query, error, known) {
   ];
 }
 
+function hiddenColumns() {
+  try {
+    const found = JSON.parse(localStorage.getItem(HIDDEN) || "[]");
+    return OPTIONAL.map(([id]) => id).filter((id) => Array.isArray(found) && found.includes(id));
+  } catch {
+    return [];
+  }
+}
+
+/** Which columns the list has, kept in this browser. Status and id are always there. */
+function columnsMenu() {
+  const hidden = hiddenColumns();
+  const change = (id) => (event) => {
+    localStorage.setItem(HIDDEN, JSON.stringify(event.target.checked ? hidden.filter((one) => one !== id) : [...hidden, id]));
+    ask({}); // which draws
+  };
+  return h("details", { class: "menu columns" }, h("summary", { class: "btn ghost" }, "Columns"),
+    h("div", { class: "sheet" }, OPTIONAL.map(([id, label]) => h("label", { key: id, class: "row" }, h("input", { type: "checkbox", checked: !hidden.includes(id), onchange: change(id) }), label))));
+}
+
 function fresh(count, load) {
   return h("button", { class: "btn fresh", type: "button", onclick: () => { window.scrollTo(0, 0); load(); } }, `${count} new`);
 }
@@ -205,10 +229,10 @@ function body(known, page, more, flip) {
   if (known.rows === null) return h("p", { class: "plain muted" }, "Reading tasks …");
   if (!known.rows.length && known.counts && known.counts.tasks === 0) return empty(page);
   if (!known.rows.length) return h("p", { class: "panel plain" }, "No task matches this filter.");
-  const columns = ["Status", "Task", "Stage", "Why, or what came of it", "How it went", "Took", "Budget · cost", "Changed"];
+  const hidden = hiddenColumns();
   const total = known.counts ? number(known.counts.tasks) : "";
   return [
-    h("div", { class: "panel scrollx" }, h("table", { class: "list" }, h("thead", null, h("tr", null, columns.map((one, index) => h("th", { scope: "col", class: index > 4 ? "r" : "" }, one)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on, known.chosen.includes(row.id), flip))))),
+    h("div", { class: "panel scrollx" }, h("table", { class: `list ${hidden.map((one) => `no-${one}`).join(" ")}` }, h("thead", null, h("tr", null, COLUMNS.map(([id, label], index) => h("th", { scope: "col", class: `c-${id}${index > 4 ? " r" : ""}` }, label)))), h("tbody", null, known.rows.map((row, index) => line(row, known.strips.get(row.id), index === known.on, known.chosen.includes(row.id), flip))))),
     legend([["j k", "move"], ["enter", "open"], ["x", "select"], ["c", "compare two"], ["/", "find"], ["?", "all keys"]], h("span", null, `${total} tasks`, known.next ? [" · ", h("button", { class: "link", type: "button", onclick: more }, "next 50")] : "")),
   ];
 }
@@ -266,8 +290,12 @@ export function drawStrip(pieces) {
 }
 
 function empty(page) {
-  const store = (page.about || {}).store || "";
+  const about = page.about || { rights: [] };
+  const store = about.store || "";
+  const demo = about.loopback && !about.read_only && about.rights.includes("steer");
   return h("div", { class: "entrance" }, h("div", { class: "mark0" }, icon("brand")), h("h1", null, "No task yet"),
     h("p", { class: "muted" }, "This page shows the tasks in ", h("b", { class: "m" }, shown(store)), ". The first one appears here by itself."),
-    h("pre", { class: "code" }, "# run your own\nholdfast run agents.py -p name=ana\n\n# or watch one be killed, and continue\nholdfast demo"));
+    h("pre", { class: "code" }, "# run your own\nholdfast run agents.py -p name=ana"),
+    demo ? [h("p", null, h("b", null, "Run the demo here"), ": an agent is killed with SIGKILL, and continues"), commandLine("holdfast demo --ui"),
+      h("p", { class: "muted sm" }, "It needs no key and no network, takes seconds, and has a store and a page of its own: holdfast-demo.db.")] : null);
 }

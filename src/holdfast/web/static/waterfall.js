@@ -106,15 +106,31 @@ export function overlay(time, lanes, dead, moment, running) {
 const SAID = { run: "running", done: "done", failed: "failed try", killed: "its process died", pause: "pause before the next try", wait: "wait", child: "child task", doubt: "in doubt" };
 
 /** A row: the call as code, and its bars. */
-export function row(time, step, { on, later, choose, firstOfTurn }) {
+export function row(time, step, { on, later, choose, firstOfTurn, deep = 0, task = "", flip = null, isOpen = false }) {
   const text = step.child ? `↳ ${step.child}` : `${step.name}(${step.given})`;
   const said = step.bars.map(([kind, from, to]) => `${SAID[kind]} ${duration((to === null ? time.end : to) - from)}`).join(", ");
-  return h("li", { key: step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}` },
+  return h("li", { key: task ? `${task}\n${step.key}` : step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}${deep ? ` in in${deep}` : ""}${step.child ? " has" : ""}` },
+    step.child && flip ? h("button", { type: "button", class: "opens", "aria-expanded": String(isOpen), "aria-label": `Steps of ${step.child}`, onclick: () => flip(step.child) }, isOpen ? "▾" : "▸") : null,
     h("button", { type: "button", class: "label", "aria-pressed": String(on), onclick: () => choose(step) },
       firstOfTurn ? h("span", { class: "turn" }, `turn ${step.turn}`) : null,
       h("span", { class: "code1" }, shown(text)), step.came ? h("span", { class: "came" }, " → ", shown(step.came)) : null,
       h("span", { class: "vh" }, `, ${step.status}: ${said}`)),
     h("div", { class: "track", "aria-hidden": "true" }, step.bars.map(([kind, from, to], index) => h("span", { key: index, class: `bar ${kind}${to === null ? " open" : ""}`, style: span(time, from, to === null ? time.end : to), title: `${SAID[kind]}, ${duration((to === null ? time.end : to) - from)}` }))));
+}
+
+/** Turns that are folded into one row, and open by a press; their bar is from the first to the last. */
+export function foldRow(time, { fold, isOpen, label: turns, told }, flip) {
+  const bars = fold.flatMap((step) => step.bars);
+  const from = bars.reduce((least, [, start]) => Math.min(least, start), time.end);
+  const to = bars.reduce((most, [, , end]) => Math.max(most, end === null ? time.end : end), from);
+  return h("li", { key: "\nturns", class: "wrow folded" },
+    h("button", { type: "button", class: "label s", "aria-expanded": String(isOpen), onclick: () => flip("turns") }, isOpen ? "▾ " : "▸ ", turns, h("span", { class: "muted" }, ` · ${told}, ${duration(to - from)}`)),
+    h("div", { class: "track", "aria-hidden": "true" }, bars.length ? h("span", { class: "bar turns", style: span(time, from, to) }) : null));
+}
+
+/** A row of plain text among the steps of a child. */
+export function noteRow({ note, key, deep }) {
+  return h("li", { key: `${key}\nnote`, class: `wrow in in${deep}` }, h("span", { class: "label s muted" }, shown(note)), h("div", { class: "track" }));
 }
 
 /** Where to draw ticks of the slider: a mark for each event in its colour, or of many events the most telling. */

@@ -1,4 +1,4 @@
-// Workers: those that are alive, those that died with tasks in hand; and what waits in queues.
+// Workers: those that are alive, those that died with tasks in hand; what waits in queues; schedules.
 
 import { get } from "./api.js";
 import { commandLine, copyAs } from "./copy.js";
@@ -10,6 +10,7 @@ import { sparks } from "./tasks.js";
 
 const AGAIN_MS = 2000;
 const MOST_CELLS = 20;
+const UNITS = { s: "second", m: "minute", h: "hour", d: "day" };
 
 export function workers(page) {
   const known = { found: null, rates: null };
@@ -34,7 +35,8 @@ export function workers(page) {
   };
 }
 
-function drawn({ workers: alive, dead, queues, now_ms: now }, rates) {
+function drawn({ workers: alive, dead, queues, schedules, now_ms: now }, rates) {
+  const limits = limitsOf(alive);
   const served = new Set(alive.flatMap((one) => one.queues || []));
   const lonely = queues.filter((one) => one.ready > 0 && !served.has(one.queue));
   const busy = alive.reduce((sum, one) => sum + one.busy, 0);
@@ -47,8 +49,20 @@ function drawn({ workers: alive, dead, queues, now_ms: now }, rates) {
     h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Workers")), alive.length || dead.length ? h("table", null, heads(["Machine", "Process", "Serves", "Queues", "Busy", "Up"]), h("tbody", null,
       alive.map((one) => h("tr", { key: one.holder }, h("td", { class: "b" }, shown(one.host || "–")), h("td", { class: "m" }, String(one.pid || one.holder)), h("td", { class: "m ink2 val" }, shown(Object.keys(one.agents || {}).join(", "))), h("td", { class: "m ink2" }, shown((one.queues || []).join(", "))), h("td", { class: "m" }, cells(one.busy, one.concurrency), `${one.busy}${one.concurrency ? ` of ${one.concurrency}` : ""}`, one.clogged ? h("span", { class: "risk" }, "clogged") : null), h("td", { class: "m muted r" }, one.started_us ? duration(now - one.started_us / 1000) : "–"))),
       dead.map((one) => h("tr", { key: one.holder, class: "dead" }, h("td", null, "–"), h("td", { class: "m" }, shown(one.pid)), h("td", { colspan: 2 }, h("a", { class: "link", href: addressOf("/?q=status:interrupted") }, `${plural(one.tasks, "task")} not taken over`)), h("td", null, h("span", { class: "st failed" }, icon("failed"), "dead")), h("td", { class: "m muted r" }, `last wrote ${ago(now - one.since_ms)} ago`))))) : h("p", { class: "plain muted" }, "No worker is alive. Start one: ", h("code", null, "holdfast worker FILE"))),
-    h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Queues")), queues.length ? h("table", null, heads(["Queue", "Ready", "Working", "Waiting for a time", "Last hour", "Oldest"]), h("tbody", null, queues.map((one) => h("tr", { key: `${one.namespace}/${one.queue}` }, h("td", { class: "m" }, h("a", { class: "id", href: addressOf(`/?q=${encodeURIComponent(`queue:${one.queue}`)}`) }, shown(one.queue)), served.has(one.queue) || !one.ready ? null : h("span", { class: "risk" }, "not served")), h("td", { class: "m r" }, number(one.ready)), h("td", { class: "m r" }, number(one.running)), h("td", { class: "m r" }, number(one.timed ?? 0)), h("td", null, h("div", { class: "hour" }, sparks((rates && Object.hasOwn(rates.queues, one.queue) && rates.queues[one.queue]) || { completed: [], failed: [] }, `queue ${one.queue}`))), h("td", { class: "m muted r" }, one.oldest_ms ? duration(now - one.oldest_ms) : "–"))))) : h("p", { class: "plain muted" }, "No task waits in a queue.")),
+    h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Queues")), queues.length ? h("table", null, heads(["Queue", "Ready", "Working", "Waiting for a time", "Last hour", "Oldest", "Limit"]), h("tbody", null, queues.map((one) => h("tr", { key: `${one.namespace}/${one.queue}` }, h("td", { class: "m" }, h("a", { class: "id", href: addressOf(`/?q=${encodeURIComponent(`queue:${one.queue}`)}`) }, shown(one.queue)), served.has(one.queue) || !one.ready ? null : h("span", { class: "risk" }, "not served")), h("td", { class: "m r" }, number(one.ready)), h("td", { class: "m r" }, number(one.running)), h("td", { class: "m r" }, number(one.timed ?? 0)), h("td", null, h("div", { class: "hour" }, sparks((rates && Object.hasOwn(rates.queues, one.queue) && rates.queues[one.queue]) || { completed: [], failed: [] }, `queue ${one.queue}`))), h("td", { class: "m muted r" }, one.oldest_ms ? duration(now - one.oldest_ms) : "–"), h("td", { class: "m muted" }, shown(limits.get(one.queue) || "–")))))) : h("p", { class: "plain muted" }, "No task waits in a queue.")),
+    schedules.length ? h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Schedules"), h("span", { class: "muted sm" }, "of the workers that are alive")), h("table", null, heads(["Schedule", "Agent", "When", "Time zone", "Queue", "Next"]), h("tbody", null, schedules.map((one) => h("tr", { key: `${one.namespace}/${one.name}/${one.when}` }, h("td", { class: "m" }, h("a", { class: "id", href: addressOf(`/?q=${encodeURIComponent(`id:${one.name}/*`)}`) }, shown(one.name))), h("td", { class: "m ink2" }, shown(one.agent)), h("td", { class: "m" }, shown(one.when)), h("td", { class: "ink2" }, shown(one.zone)), h("td", { class: "m ink2" }, shown(one.queue)), h("td", { class: "m r" }, one.next_ms ? h("span", { title: new Date(one.next_ms).toISOString() }, `in ${duration(one.next_ms - now)}`) : "–")))))) : null,
   ];
+}
+
+/** What workers declare of their queues, in words. If they disagree, each of it is there. */
+function limitsOf(alive) {
+  const found = new Map();
+  for (const one of alive.flatMap((each) => each.limits || [])) {
+    const text = [one.concurrency && `${number(one.concurrency)} at a time`, one.per_key && `${number(one.per_key)} of a key`, one.rate && one.rate.replace(/\s*\/\s*([smhd])\s*$/, (_, unit) => ` a ${UNITS[unit]}`), one.max_ready && `at most ${number(one.max_ready)} ready`].filter(Boolean).join(", ");
+    const known = found.get(one.name);
+    found.set(one.name, !known || known === text ? text : known.split(" or ").includes(text) ? known : `${known} or ${text}`);
+  }
+  return found;
 }
 
 function cells(busy, room) {
@@ -63,5 +77,5 @@ function tile(label, content) {
 }
 
 function heads(names) {
-  return h("thead", null, h("tr", null, names.map((one) => h("th", { scope: "col", class: ["Ready", "Working", "Waiting for a time", "Oldest", "Up"].includes(one) ? "r" : "" }, one))));
+  return h("thead", null, h("tr", null, names.map((one) => h("th", { scope: "col", class: ["Ready", "Working", "Waiting for a time", "Oldest", "Up", "Next"].includes(one) ? "r" : "" }, one))));
 }

@@ -1,0 +1,198 @@
+"""What opens where it stands: folded turns, steps of a child, the common past; columns, hints, a failure as a test."""
+
+import re
+import subprocess
+import sys
+from urllib.parse import quote
+
+import pytest
+
+import holdfast
+from holdfast import StatePatch, Task, agent, tool
+from tests.web.browser import tab
+from tests.web.world import ASK, eventually, page_of, recap
+
+pytestmark = pytest.mark.page
+
+
+@agent(loop=True, max_turns=600)
+def looping(task: Task, turns: int) -> int | None:
+    task.step(len, "abc", name="ask_model")
+    return task.turn if task.turn == turns else None
+
+
+@agent
+def cuts(task: Task) -> int:
+    return task.step(len, "wood", name="saw")
+
+
+@agent
+def builds(task: Task) -> int:
+    task.step(len, "plan", name="measure")
+    return task.spawn(cuts)
+
+
+def test_turns_of_a_loop_are_folded_in_the_waterfall_and_open_by_a_press(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db", durability="process") as app:
+        app.run(looping, {"turns": 41}, id="loops")
+        app.run(looping, {"turns": 7}, id="short")
+    with page_of(tmp_path / "s.db") as page:
+        key = page.get("/tasks/loops/steps")["steps"][19]["key"]
+        with tab(browser, page, "/tasks/loops") as opened:
+            fold = opened.get_by_role("button", name=re.compile(r"turn 2 … 38 · 37 steps"))
+            fold.wait_for()
+            assert opened.locator(".wrow:not(.lanes)").count() == 5, "the first, the folded, the last three"
+            fold.click()
+            eventually(lambda: opened.locator(".wrow:not(.lanes)").count() == 42)
+            assert opened.locator(".turn", has_text=re.compile("^turn 20$")).count() == 1
+            fold.click()
+            eventually(lambda: opened.locator(".wrow:not(.lanes)").count() == 5)
+        with tab(browser, page, f"/tasks/loops?step={quote(key, safe='')}") as opened:
+            opened.locator(".wrow.on").wait_for()
+            assert opened.locator(".wrow:not(.lanes)").count() == 42, "the chosen step is among the folded ones"
+        with tab(browser, page, "/tasks/short") as opened:
+            opened.locator(".wrow:not(.lanes)").nth(6).wait_for()
+            assert opened.locator(".wrow.folded").count() == 0
+
+
+@pytest.mark.parametrize("size", ["wide", "phone"])
+def test_the_steps_of_a_child_open_in_place(tmp_path, browser, size):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(builds, id="house")
+        child = app.list(parent="house")[0].id
+    with page_of(tmp_path / "s.db") as page, tab(browser, page, "/tasks/house", size=size) as opened:
+        opener = opened.get_by_label(f"Steps of {child}")
+        opener.click()
+        inner = opened.locator(".wrow.in", has_text="saw")
+        inner.wait_for()
+        assert opener.get_attribute("aria-expanded") == "true" and inner.locator(".bar.done").count() == 1
+        opener.click()
+        eventually(lambda: inner.count() == 0)
+        opener.click()
+        inner.get_by_role("button").click()
+        opened.locator("h1", has_text=child).wait_for()
+        opened.locator(".wrow.on", has_text="saw").wait_for()
+
+
+def test_the_common_past_of_two_tasks_is_shown_when_asked_for(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(recap, {"n": 4}, id="one")
+        app.fork("one", at=6, id="two", patch=StatePatch(set={"count": 77}), by="ben")
+        past = [one.seq for one in app.events("one")][:6]
+    with page_of(tmp_path / "s.db") as page, tab(browser, page, "/compare/one/two") as opened:
+        opened.locator(".band", has_text="6 events in common").wait_for()
+        assert opened.locator(".cmp .past").count() == 0
+        opened.get_by_role("button", name="show").click()
+        eventually(lambda: opened.locator(".cmp .past").count() == 12)
+        assert [int(one) for one in opened.locator(".cmp .mid").all_inner_texts() if one][:6] == past
+        opened.get_by_role("button", name="hide").click()
+        eventually(lambda: opened.locator(".cmp .past").count() == 0)
+
+
+def test_columns_are_hidden_and_stay_so(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(cuts, id="t-1")
+    with page_of(tmp_path / "s.db") as page, tab(browser, page) as opened:
+        opened.locator("td .id").wait_for()
+        opened.locator("summary", has_text="Columns").click()
+        opened.get_by_label("How it went", exact=True).uncheck()
+        eventually(lambda: not opened.locator("td.c-strip").is_visible())
+        assert not opened.locator("th.c-strip").is_visible() and opened.locator("td.c-took").is_visible()
+        opened.reload()
+        opened.locator("td .id").wait_for()
+        assert not opened.locator("td.c-strip").is_visible()
+        opened.locator("summary", has_text="Columns").click()
+        opened.get_by_label("How it went", exact=True).check()
+        eventually(lambda: opened.locator("td.c-strip").is_visible())
+
+
+def test_an_empty_store_says_how_to_run_the_demo_where_one_may_write(tmp_path, browser):
+    holdfast.open(tmp_path / "s.db").close()
+    with page_of(tmp_path / "s.db") as page, tab(browser, page) as opened:
+        opened.get_by_text("Run the demo here").wait_for()
+        opened.locator(".cmd", has_text="holdfast demo --ui").wait_for()
+    with page_of(tmp_path / "s.db", "--read-only") as page, tab(browser, page) as opened:
+        opened.get_by_role("heading", name="No task yet").wait_for()
+        assert opened.get_by_text("Run the demo here").count() == 0
+
+
+AGENT = """
+from holdfast import Task, agent
+
+@agent
+def imports(task: Task, rows: list[str], strict: bool, limit: int | None = None) -> str:
+    return task.step(lambda: {}["email"], name="write_rows")
+"""
+
+
+def test_a_failure_is_copied_as_a_test_that_passes(tmp_path, browser):
+    (tmp_path / "agents.py").write_text(AGENT)
+    run = [sys.executable, "-m", "holdfast", "run", "agents.py", "--store", "s.db", "--id", "import-1"]
+    given = ["-p", 'rows=["a \\"quoted\\" ü", "b"]', "-p", "strict=true", "-p", "limit=null"]
+    subprocess.run([*run, *given], cwd=tmp_path, capture_output=True, check=False)
+    allowed = ["clipboard-read", "clipboard-write"]
+    address = "/tasks/import-1?tab=failures"
+    with page_of(tmp_path / "s.db") as page, tab(browser, page, address, permissions=allowed) as opened:
+        opened.get_by_role("button", name="Copy as pytest").click()
+        opened.get_by_role("button", name="Copied").wait_for()
+        text = opened.evaluate("navigator.clipboard.readText()")
+    assert "None" in text and "True" in text, text
+    (tmp_path / "test_copied.py").write_text(text)
+    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_copied.py"]
+    ran = subprocess.run(test, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout
+
+
+def test_the_buttons_of_a_task_stand_in_pairs_on_a_phone(page, browser):
+    with tab(browser, page, "/tasks/refund-A1093", size="phone") as opened:
+        opened.locator(".acts0 summary").wait_for()
+        tops = [round(one.bounding_box()["y"]) for one in opened.locator(".acts0 > *").all()]
+        assert len(tops) == 4 and tops[0] == tops[1] < tops[2] == tops[3]
+    with tab(browser, page, "/tasks/import-crm-771", size="phone") as opened:
+        opened.locator(".acts0 summary").wait_for()
+        tops = [round(one.bounding_box()["y"]) for one in opened.locator(".acts0 > *").all()]
+        assert tops[-1] == tops[-2], "Copy as has no row of its own"
+
+
+@tool(effect="read")
+def look_up(order: str) -> dict[str, str]:
+    return {"customer": "acme-77"}
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "pay_back", "arguments": '{"reason": "Broken screen"}'}}
+
+
+@tool(effect="once", risk="payment")
+def pay_back(order: str, customer: str, euros: int, reason: str, days: int) -> str:
+    return "paid"
+
+
+@agent
+def asks_first(task: Task, order: str) -> str:
+    customer = task.call(look_up, order=order)["customer"]
+    euros = task.ask("How much?", name="euros")
+    task.message({"role": "assistant", "content": None, "tool_calls": [CALL]})
+    return task.call(pay_back, order=order, customer=customer, euros=euros, reason="Broken screen", days=14)
+
+
+def test_an_approval_says_who_wrote_each_value_as_far_as_it_is_known(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(asks_first, {"order": "A-1093"}, id="back-1", contract={"constraints": ASK})
+        app.answer("back-1", "euros", 240, by="ben")
+        app.resume("back-1", asks_first)
+        seqs = {one.kind: one.seq for one in app.events("back-1")}
+        with page_of(tmp_path / "s.db") as page:
+            found = page.get("/tasks/back-1/origins/pay_back%231")["origins"]
+            said = {name: [(one["who"], one["name"]) for one in places] for name, places in found.items()}
+            assert said == {
+                "order": [("input", "")],
+                "customer": [("tool", "look_up#1")],
+                "euros": [("person", "ben")],
+                "reason": [("model", "")],
+            }, "nothing is said of days, which the code wrote"
+            assert found["euros"][0]["seq"] == seqs["wait_ended"]
+            assert page.get("/tasks/back-1/origins/nothing%231")["origins"] == {}
+            with tab(browser, page, "/inbox") as opened:
+                opened.locator(".from", has_text="same as ben gave").wait_for()
+                opened.locator(".from", has_text="written by the model").wait_for()
+                assert opened.locator(".args .from").count() == 4
