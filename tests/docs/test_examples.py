@@ -25,6 +25,7 @@ def expected(block):
     return [line[2:] for line in block.splitlines() if line.startswith("# ")]
 
 
+@pytest.mark.filterwarnings(r"ignore:.*(RunnableWithMessageHistory|Conversation\w*Memory).*:DeprecationWarning")
 @pytest.mark.parametrize("page", [*PAGES, RAISING / "holdfast.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run_in_order_and_print_what_they_say(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)

@@ -234,8 +234,8 @@ def test_odd_options_of_the_command_are_refused(store):
     for options, why in (
         (("--http", "0", "--host", "0.0.0.0"), "no token"),
         (("--http", "0", "--token-env", "NOT_THERE"), "NOT_THERE is not set"),
-        (("--token-env", "T"), "is for --http"),
-        (("--allow-host", "x"), "is for --http"),
+        (("--token-env", "T"), "needs --http"),
+        (("--allow-host", "x"), "needs --http"),
         (("--http", "99999"), "can't listen"),
         (("--as", "a/b"), "is not a name"),
         (("config", "emacs"), "is not understood"),
