@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from holdfast.cli.failures.refusal import Refused, in_commands, lines
+from holdfast.cli.failures.refusal import Refused, in_commands, lines, lost_task
 from holdfast.cli.show.style import bare
 from holdfast.core.errors import HoldfastError, LeaseLost
 from tests.docs.typist import same
@@ -34,7 +34,7 @@ def raised(text, folder):
         refused = Refused(error.code, in_commands(error.message), hint=error.hint, details=error.details)
         return error.code, _plain(lines(refused), folder)
     except LeaseLost as lost:
-        return "lease-lost", _plain(lines(Refused("lease-lost", f"somebody else has taken the task: {lost}")), folder)
+        return "lease-lost", _plain(lines(lost_task(lost)), folder)
     finally:
         os.chdir(here)
         for name in [name for name, module in sys.modules.items() if module is None]:  # not installed, it said

@@ -168,13 +168,7 @@ def test_a_unique_key_makes_one_call_of_several_tasks(app):
 def test_an_agent_that_is_handed_over_to_works_in_the_same_task(app, wrap):
     done = []
 
-    @effect("once")
-    @function_tool
-    def refund(euros: int) -> str:
-        """Refund."""
-        done.append(euros)
-        return "refunded"
-
+    refund = refund_into(done)
     billing = Agent(name="billing", model=Replies([("refund", {"euros": 5})], "done"), tools=[refund])
     triage = Agent(name="triage", model=Replies([("transfer_to_billing", {})], ids="hand"), handoffs=[wrap(billing)])
     for _ in range(2):
@@ -251,12 +245,8 @@ def test_bad_input_is_refused_by_name(app, texts):
 # Agents inside of agents
 
 
-def helper_of(*replies, name="helper", tools=(), ids="help"):
-    return Agent(name=name, model=Replies(*replies, ids=ids), tools=list(tools))
-
-
-def test_what_an_agent_that_is_a_tool_does_is_recorded_in_the_same_task(app):
-    done = []
+def refund_into(done):
+    """A tool that refunds at most once, and notes each time in a list."""
 
     @effect("once")
     @function_tool
@@ -265,6 +255,17 @@ def test_what_an_agent_that_is_a_tool_does_is_recorded_in_the_same_task(app):
         done.append(euros)
         return "refunded"
 
+    return refund
+
+
+def helper_of(*replies, name="helper", tools=(), ids="help"):
+    return Agent(name=name, model=Replies(*replies, ids=ids), tools=list(tools))
+
+
+def test_what_an_agent_that_is_a_tool_does_is_recorded_in_the_same_task(app):
+    done = []
+
+    refund = refund_into(done)
     helper = helper_of([("refund", {"euros": 5})], ConnectionError("away"), "helped", tools=[refund])
     tool = helper.as_tool("ask_helper", "Ask the helper.", failure_error_function=None)
     boss = Agent(name="boss", model=Replies([("ask_helper", {"input": "help"})], "done"), tools=[tool])
@@ -329,13 +330,7 @@ def test_agents_that_are_tools_of_each_other_are_copied_once(app):
 def test_a_handoff_survives_a_failure_after_it(app):
     done = []
 
-    @effect("once")
-    @function_tool
-    def refund(euros: int) -> str:
-        """Refund."""
-        done.append(euros)
-        return "refunded"
-
+    refund = refund_into(done)
     billing = helper_of([("refund", {"euros": 5})], ConnectionError("away"), "done", name="billing", tools=[refund])
     triage = Agent(name="triage", model=Replies([("transfer_to_billing", {})], ids="hand"), handoffs=[billing])
     runner = DurableRunner(triage, app)

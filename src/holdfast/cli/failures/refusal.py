@@ -74,6 +74,11 @@ def exit_code_of(error: type[HoldfastError]) -> int:
     return next((code for kind, code in EXIT_CODES if issubclass(error, kind)), FAILED)
 
 
+def lost_task(lost: errors.LeaseLost, where: str = "") -> Refused:
+    """Return what is shown when this process may no longer write to its task."""
+    return Refused("lease-lost", f"this process no longer has the task: {lost}", where=where)
+
+
 @contextmanager
 def refusing(
     *,
@@ -108,7 +113,7 @@ def refusing(
         show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
         raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
-        show(Refused("lease-lost", f"this process no longer has the task: {lost}", where=where), as_json=as_json)
+        show(lost_task(lost, where), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None

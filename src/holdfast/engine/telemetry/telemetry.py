@@ -91,7 +91,7 @@ class Telemetry:
                 self._send()
             except HoldfastError as error:  # the store can't be read for now
                 self._warn(f"traces and metrics lag behind: {error.message}")
-            except Exception:
+            except Exception:  # a bug of ours must not end the thread, and must not reach the agent
                 logging.getLogger("holdfast").exception("telemetry failed; it keeps trying")
 
     def _take(self) -> None:
