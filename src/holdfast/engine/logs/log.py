@@ -32,7 +32,7 @@ from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.heads import KnownHead
 from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
-from holdfast.store.protocol import Placed
+from holdfast.store.protocol import Placed, place
 
 if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
@@ -164,6 +164,19 @@ class Log:
 
     def accept(self, write: Write, placed: Placed) -> None:
         """Take in what has been written."""
+        self._take(write, placed)
+        self.remember()
+        tier = self._logs.cache.tier
+        if tier is not None and write.summary is not None and write.summary.status == "pending":
+            tier.wake(write.summary.queue)
+        if write.snapshot is not None:
+            failpoint("snapshot.after")
+
+    def foresee(self, write: Write) -> None:
+        """Take in what is about to be written. If it is refused, this log is of no more use."""
+        self._take(write, place(self.head, write.drafts))
+
+    def _take(self, write: Write, placed: Placed) -> None:
         seq, state = placed.first - 1, self.folded
         for draft in write.drafts:
             seq += 1
@@ -173,15 +186,10 @@ class Log:
                 self.tail.append(PlacedEvent(seq, draft.at_us, draft.event))
             self._weight += len(draft.body)
         self.folded, self.head = state, Head(seq, placed.digests[-1])
-        self.remember()
-        tier = self._logs.cache.tier
-        if tier is not None and write.summary is not None and write.summary.status == "pending":
-            tier.wake(write.summary.queue)
         if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
             self._size = self._snapshot_at = self._next_snapshot_at
             self._sized_at = 0
-            failpoint("snapshot.after")
 
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""
