@@ -64,6 +64,7 @@ class Query(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     parent: str | None = None
     waiting: str | None = None
+    version: str | None = None
     in_doubt: bool | None = None
     prefix: str | None = None
     due_us: int | None = None

@@ -215,7 +215,7 @@ def drafts(task):
 def test_a_list_with_a_row_that_is_not_text_is_no_wider_than_its_filters(tmp_path):
     """The store finds the row by its filter and can't read it: the others are then looked at one by one."""
     wanted = {"status": "waiting", "agent": "drafts", "stage": "drafting", "user": "ana", "thread": "talk"}
-    wanted |= {"queue": "mail", "parent": "above", "waiting": "person", "in_doubt": True, "prefix": "w"}
+    wanted |= {"queue": "mail", "parent": "above", "waiting": "person", "version": "2", "in_doubt": True, "prefix": "w"}
     wanted["changed_since"] = "1h"
     assert {*wanted, "due", "expired", "namespace"} == {*(name.removesuffix("_us") for name in Query().filters())}, (
         "a value is missing"

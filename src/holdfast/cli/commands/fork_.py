@@ -53,15 +53,18 @@ def fork_(
     patch = _patch(sets)
     app = environment.app()
     id = environment.task(id)
+    existed = new is not None and app.find(new) is not None
     state = app.fork(id, at=seq, id=new, patch=patch, effects=effects, by=by)
+    origin = app.store.origin(state.id)
+    at = seq if origin is None else origin.at
     resume = resume_command(state.id, None, environment.options, block=is_block(app, state.id))
     if environment.as_json:
-        environment.data(
-            {"id": state.id, "from": id, "at": seq, "effects": effects, "status": state.status, "seq": state.seq}
-        )
+        told = {"id": state.id, "from": id, "at": at, "effects": effects, "status": state.status, "seq": state.seq}
+        environment.data(told)
         return
     environment.lines([state.id])
-    environment.say(f"forked from {id} at {'its end' if seq is None else f'seq {seq}'}; {_EFFECTS[effects]}")
+    forked = f"forked from {id} at seq {at}"
+    environment.say(f"{'already ' if existed else ''}{forked}; {_EFFECTS[effects]}")
     environment.say_store()
     environment.say(f"to resume it: {resume}")
 

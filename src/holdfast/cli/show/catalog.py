@@ -31,7 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "reject": "Reject a call that waits for approval, for good.",
         "settle": "Record whether a call in doubt happened.",
         "signal": "Send a signal to a task.",
-        "budget": "Show a task's budget, or raise a limit.",
+        "budget": "Show a task's budget, or raise or add a limit.",
     },
     "Time": {
         "fork": "Start a new task from a past event of another task.",
