@@ -306,7 +306,7 @@ def _approval_answered(state: State, event: ev.ApprovalGiven | ev.ApprovalRefuse
     if asked is None:
         pending = [one.key for one in state.approvals.values() if one.status == "asked"]
         raise InvalidEvent(
-            f"no approval was requested for {event.key!r}", hint=f"asked for: {', '.join(pending) or 'none'}"
+            f"no approval was requested for {event.key!r}", hint=f"approvals requested: {', '.join(pending) or 'none'}"
         )
     answered = {"given": "approved", "used": "approved", "refused": "refused"}.get(asked.status, "")
     whom = f" by {asked.by!r}" if asked.by else ""

@@ -197,6 +197,16 @@ class TaskState(Generic[R_co]):
         return self._state.summary.parent
 
     @property
+    def forked_from(self) -> str | None:
+        """The task that this one was forked from."""
+        return self._state.forked_from or None
+
+    @property
+    def forked_at(self) -> int | None:
+        """The seq up to which a fork shares the other task's log."""
+        return self._state.forked_at if self._state.forked_from else None
+
+    @property
     def holder(self) -> str | None:
         return self._state.summary.holder
 
