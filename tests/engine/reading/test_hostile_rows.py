@@ -206,7 +206,7 @@ def test_a_row_that_is_not_text_keeps_no_other_from_being_listed(tmp_path):
         assert app.get("struck").agent == "a", "the log itself is whole"
 
 
-@agent
+@agent(version="2")
 def drafts(task):
     task.stage("drafting")
     return task.ask("still there?", name="ask")
