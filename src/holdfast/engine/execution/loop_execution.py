@@ -280,7 +280,7 @@ class LoopExecution(Execution):
         return entry.result()
 
     def send(self, group: Group) -> None:
-        """Write here if nothing has to be waited for, else by the committing thread."""
+        """Write here if no wait is needed, else by the committing thread."""
         ticket = Ticket(group)
         try:
             ticket.outcome = self.logs.committer.commit_at_once(group)
