@@ -791,6 +791,7 @@ class App:
         to before the first.
         """
         log = self._load(id)
+        rules.refuse_rollback(log.state)
         target = timeline.rollback_target(self.logs, log, steps, versions, to)
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
@@ -840,6 +841,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -863,6 +865,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -885,6 +888,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -897,11 +901,12 @@ class App:
     ) -> builtins.list[Summary] | TaskRows:
         """Return tasks, newest first, found by index. `after` is the id of the last one seen.
 
-        `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
-        `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
-        `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
-        `state_version_below`: tasks whose typed state was last written under an earlier version: `migrate_states`
-        migrates them. `include`: what each row carries too, of "input", "result" and "failure". Both read logs.
+        `waiting`: the kind of wait, such as "person" or "doubt". `version`: tasks begun by this version of their agent.
+        `interrupted`: running tasks whose worker is dead. `in_doubt`: tasks with a call in doubt. `prefix`: how ids
+        begin. `changed_since`: a datetime, or how long ago. `order`: "newest", "oldest", or "changed" (last change
+        first; a task that changes meanwhile moves to the front). `state_version_below`: tasks whose typed state was
+        last written under an earlier version: `migrate_states` migrates them. `include`: what each row carries too, of
+        "input", "result" and "failure". Both read logs.
         `limit`: how many. None: all of them, read as you go through them.
         """
         asked = task_query(
@@ -918,6 +923,7 @@ class App:
             queue=queue,
             parent=parent,
             waiting=waiting,
+            version=version,
             in_doubt=in_doubt,
             prefix=prefix,
             order=order,
@@ -936,6 +942,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
         after: str | None = None,
@@ -962,6 +969,7 @@ class App:
             queue=queue,
             parent=parent,
             waiting=waiting,
+            version=version,
             in_doubt=in_doubt,
             prefix=prefix,
         )

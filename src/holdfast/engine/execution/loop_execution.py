@@ -318,7 +318,7 @@ class LoopExecution(Execution):
         resolve(waiting)
 
     def send(self, group: Group) -> None:
-        """Write here if nothing has to be waited for, else by the committing thread."""
+        """Write here if no wait is needed, else by the committing thread."""
         ticket = Ticket(group)
         try:
             ticket.outcome = self.logs.committer.commit_at_once(group)

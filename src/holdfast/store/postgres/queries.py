@@ -256,6 +256,7 @@ where namespace = %(namespace)s
   and (%(thread)s::text is null or thread = %(thread)s) and (%(queue)s::text is null or queue = %(queue)s)
   and (%(parent)s::text is null or tasks.parent = %(parent)s)
   and (%(waiting)s::text is null or waiting = %(waiting)s)
+  and (%(version)s::text is null or tasks.version = %(version)s)
   and (%(in_doubt)s::boolean is null or (doubts is not null) = %(in_doubt)s)
   and (%(prefix)s::text is null or starts_with(logs.name, %(prefix)s))
   and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status = 'waiting'))
