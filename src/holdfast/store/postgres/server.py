@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from msgspec import Struct
@@ -102,7 +102,7 @@ def parse(url: str) -> ServerAddress:
     bare, _, asked = url.partition("?")
     pairs = dict(parse_qsl(asked, keep_blank_values=True))
     own = {name: pairs.pop(name) for name in (*PLAIN_OPTIONS, *SECRET_OPTIONS) if name in pairs}
-    target = _conninfo(bare + ("?" + urlencode(pairs) if pairs else ""))
+    target = _conninfo(bare + ("?" + urlencode(pairs, quote_via=quote) if pairs else ""))
     pooled = own.get("pooled")
     if pooled not in (None, "transaction"):
         raise InvalidUrl(f"pooled={pooled!r} is not known", hint="pooled=transaction, or leave it out")
