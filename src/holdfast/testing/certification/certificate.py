@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -105,9 +106,7 @@ def _crashes(ground: Ground) -> Line:
             return Line("crash points", "fail", f"{len(why)} points were not survived", why)
         except (HoldfastError, *Unreachable) as error:
             return Line("crash points", "fail", "they could not be tried", (str(error).strip(),))
-    return Line(
-        "crash points", "ok", f"{report.survived} of {report.tried} survived, {report.duplicates} payments twice"
-    )
+    return Line("crash points", "ok", f"{report.survived} faults survived, {report.duplicates} payments twice")
 
 
 def _stormed(what: str, ground: Ground, tried: Callable[[str], tuple[str, list[str]]]) -> Line:
@@ -132,6 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if not is_server(chosen.url):
         parser.error(f"{chosen.url!r} is not the address of a server: postgresql://…")
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # that workers die and stores go away is no news here
     try:
         done = certify(
             chosen.url, (lambda line: None) if chosen.json else lambda line: print(line, flush=True), only=chosen.only

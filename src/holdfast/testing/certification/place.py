@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -41,7 +41,7 @@ class Ground:
         return f"{self._bare}?{urlencode(options, quote_via=quote)}"
 
     @contextmanager
-    def store(self) -> Iterator[str]:
+    def store(self) -> Generator[str, None, None]:
         """Return the address of a store that is not there yet; it is dropped with the context."""
         self._made += 1
         schema = f"{self._name}_{self._made}"

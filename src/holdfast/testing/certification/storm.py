@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import holdfast
@@ -28,6 +28,7 @@ from holdfast.testing.crash.world import World
 
 PATIENCE_SECONDS = 120.0
 EVERY_SECONDS = 0.7
+"""The longest pause between two kills."""
 MAX_DEATHS = 1_000
 """Every process is killed here; no task is to be quarantined for that."""
 
@@ -71,10 +72,12 @@ class Crew:
     def _begin(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
-    def kill(self, index: int) -> None:
+    def kill(self, pid: int) -> None:
         """Kill one, and start another."""
-        self._end(self._alive[index], kill=True)
-        self._alive[index] = self._begin()
+        for index, process in enumerate(self._alive):
+            if process.pid == pid:
+                self._end(process, kill=True)
+                self._alive[index] = self._begin()
 
     def _end(self, process: subprocess.Popen[bytes], *, kill: bool) -> None:
         assert process.stdin is not None
@@ -94,7 +97,7 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str, world: World, count: int, seconds: float, where: str = "here") -> Iterator[Crew]:
+def crew(url: str, world: World, count: int, seconds: float, where: str = "here") -> Generator[Crew, None, None]:
     """Let processes work meanwhile. They release their tasks in the end, or die with an error."""
     them = Crew(url, world, count, seconds, where)
     try:
@@ -138,6 +141,18 @@ def wrong(app: App, url: str, world: World, ids: list[str], calls: int) -> list[
     return found + [f"auditor: {one}" for one in audit(url)]
 
 
+def at_work(app: App) -> list[int]:
+    """Wait until workers work on tasks, and return their pids; none once every task has ended."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until and any(one.ready + one.running for one in app.store.queues.depths()):
+        holders = {row.holder for row in app.list(status="running")}
+        pids = sorted(one.serving.pid for one in app.workers() if one.holder in holders)
+        if pids:
+            return pids
+        time.sleep(0.05)
+    return []
+
+
 def claims(app: App, ids: list[str]) -> int:
     """Return how often the tasks were taken."""
     return sum(isinstance(one.event, ev.TaskClaimed) for id in ids for one in app.events(id))
@@ -158,16 +173,19 @@ def living(url: str) -> tuple[str, list[str]]:
 
 def killed(url: str, kills: int) -> tuple[str, list[str]]:
     """Kill workers at random, again and again."""
-    tasks, calls = 24, 6
+    tasks, calls = 24, 8
     rng = random.Random(7)
     with World() as world, holdfast.open(url) as app:
         ids = begin(app, tasks, calls)
-        with crew(url, world, 3, 0.2) as them:
-            for _ in range(kills):
-                time.sleep(EVERY_SECONDS)
-                them.kill(rng.randrange(3))
+        with crew(url, world, 3, 0.3) as them:
+            count = 0
+            while count < kills and (busy := at_work(app)):
+                them.kill(rng.choice(busy))
+                count += 1
+                time.sleep(rng.uniform(0.1, EVERY_SECONDS))
             found = wait_for(app, ids)
         found = found or wrong(app, url, world, ids, calls)
+        found += [f"the work was over after {count} kills"] if count < kills else []
         taken = claims(app, ids)
         return f"{kills} workers killed, {taken - tasks} tasks taken over; {tasks * calls} payments once", found
 
