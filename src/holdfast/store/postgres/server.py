@@ -281,10 +281,21 @@ def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
         except errors.InsufficientPrivilege as error:
             raise StoreReadOnly(
                 f"{address.shown}: {first_line(error)}; nothing was changed",
-                hint=f"as an owner: create schema {address.schema} authorization {link.info.user}",
+                hint=_owners_remedy(link, texts, address),
             ) from error
         except psycopg.Error as error:
             raise translated(error, address) from error
+
+
+def _owners_remedy(link: Link, texts: q.QueryTexts, address: ServerAddress) -> str:
+    """Return what to do where this role may not migrate: an owner makes the schema, or brings it up to date."""
+    try:
+        applied = link.execute(texts[q.APPLIED]).fetchall()
+    except psycopg.Error:
+        applied = []
+    if applied:
+        return "as its owner: holdfast migrate; processes of the older version go on meanwhile"
+    return f"as an owner: create schema {address.schema} authorization {link.info.user}"
 
 
 def pending(url: str) -> tuple[Migration, ...]:
