@@ -281,6 +281,7 @@ def suffer(cluster, kinds, database, world, folder):
                 until(lambda: min(appender.acked[-1], bare_client.acked[-1]) > time.monotonic() - 0.5, "no more writes")
                 time.sleep(5)
                 windows.append((kind.__name__, began, time.monotonic()))
+                print(f"{len(windows)} of {len(kinds)}: {kind.__name__}", flush=True)
                 if repair:
                     repair()
                 cluster.wait_until_whole()
@@ -316,10 +317,12 @@ def assert_soon(gaps):
     assert late == [], f"the work stood still for more than {TIMES} times as long as a bare client"
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.__name__ for kind in KINDS])
 def test_nothing_is_lost_repeated_or_taken_from_the_living(cluster, database, world, tmp_path, kind):
     assert_soon(suffer(cluster, [kind], database, world, tmp_path))
 
 
+@pytest.mark.timeout(3600)
 def test_twenty_fail_overs_of_mixed_kinds(cluster, database, world, tmp_path):
     assert_soon(suffer(cluster, STORM, database, world, tmp_path))

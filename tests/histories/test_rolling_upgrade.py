@@ -123,11 +123,11 @@ def test_an_older_worker_goes_on_beside_a_newer_schema_and_none_can_start(url, t
 
 
 def before(dialect, version):
-    """Return the last commit before a migration was added."""
+    """Return the last state of the main branch before a migration came to it."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("older versions are in the history of the repository: run this in a clone of it")
     (file,) = (ROOT / "src/holdfast/store/sql" / dialect).glob(f"{version:04}_*.sql")
-    asked = ["git", "log", "--diff-filter=A", "--format=%H", "--", str(file)]
+    asked = ["git", "log", "--first-parent", "-m", "--diff-filter=A", "--format=%H", "--", str(file)]
     added = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     found = (
         subprocess.run(["git", "rev-parse", f"{added[-1]}^"], cwd=ROOT, capture_output=True, text=True)
