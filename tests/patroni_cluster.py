@@ -10,8 +10,10 @@ import ctypes
 import json
 import os
 import pwd
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ import urllib.request
 from pathlib import Path
 
 from tests import debian
-from tests.postgres_server import DISK, binaries, free_port, other_user
+from tests.postgres_server import DISK, binaries, other_user
 
 TTL = 20
 """Seconds after which a silent leader is replaced: the least that Patroni allows."""
@@ -93,13 +95,22 @@ def _copied(file, folder):
     return shutil.copy(file, folder / file.name)
 
 
+def lasting_port():
+    """Return a port that no outgoing connection is given while its machine is down."""
+    while True:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class Machine:
     """One of three: what runs on it, and how it is lost."""
 
     def __init__(self, cluster, name):
         self.name, self._cluster, self.place = name, cluster, cluster.place / name
         self.place.mkdir()
-        self.port, self.rest, self.clients, self.peers = free_port(), free_port(), free_port(), free_port()
+        self.port, self.rest, self.clients, self.peers = (lasting_port() for _ in range(4))
         self.data = self.place / "data"
         self._etcd = self._patroni = None
 
@@ -220,11 +231,20 @@ class Machine:
         for process in filter(None, (self._patroni, self._etcd)):
             process.wait()
 
+    def is_voting(self):
+        """Return whether the machine's member of etcd has joined the others."""
+        try:
+            return bool(_asked(f"http://127.0.0.1:{self.clients}/v3/maintenance/status", b"{}").get("leader"))
+        except (OSError, ValueError):
+            return False
+
     def log(self):
-        """Return the last lines that Patroni wrote."""
-        with contextlib.suppress(OSError):
-            return (self.place / "patroni.log").read_text(errors="replace")[-3000:]
-        return ""
+        """Return the last lines that Patroni and etcd wrote."""
+        logs = [f"--- {self.name}"]
+        for name in ("patroni", "etcd"):
+            with contextlib.suppress(OSError):
+                logs += (self.place / f"{name}.log").read_text(errors="replace").splitlines()[-25:]
+        return "\n".join(logs)
 
 
 class Cluster:
@@ -287,10 +307,15 @@ class Cluster:
         until = time.monotonic() + _UP_SECONDS
         while not self.is_whole():
             if time.monotonic() > until:
-                raise AssertionError(f"the cluster does not come up: {self.members()}\n{self.machines[0].log()}")
+                raise AssertionError(f"the cluster does not come up: {self.members()}\n{self.logs()}")
             time.sleep(0.2)
 
+    def logs(self):
+        return "\n".join(one.log() for one in self.machines)
+
     def is_whole(self):
+        if not all(one.is_voting() for one in self.machines):
+            return False
         members = self.members()
         roles = sorted(one["role"] for one in members.values())
         states = {one["state"] for one in members.values()}

@@ -70,10 +70,11 @@ def conninfo(cluster, database):
     )
 
 
-def until(true, what):
+def until(true, what, cluster=None):
     end = time.monotonic() + SECONDS
     while not true():
-        assert time.monotonic() < end, what
+        if time.monotonic() > end:
+            raise AssertionError(what if cluster is None else f"{what}\n{cluster.logs()}")
         time.sleep(0.05)
 
 
@@ -214,7 +215,7 @@ def machine_killed(cluster):
     """The leader's machine loses its power: Patroni, PostgreSQL and etcd."""
     lost = cluster.leader()
     lost.kill()
-    until(lambda: cluster.leader() not in (None, lost), "no other machine leads")
+    until(lambda: cluster.leader() not in (None, lost), "no other machine leads", cluster)
     return lost.start
 
 
@@ -222,7 +223,7 @@ def leader_killed(cluster):
     """Patroni and PostgreSQL of the leader are killed."""
     lost = cluster.leader()
     lost.kill_patroni()
-    until(lambda: cluster.leader() not in (None, lost), "no other machine leads")
+    until(lambda: cluster.leader() not in (None, lost), "no other machine leads", cluster)
     return lost.start
 
 
@@ -230,7 +231,7 @@ def switched_over(cluster):
     """An administrator has a standby lead."""
     before = cluster.leader()
     cluster.switch_over()
-    until(lambda: cluster.leader() not in (None, before), "no other machine leads")
+    until(lambda: cluster.leader() not in (None, before), "no other machine leads", cluster)
 
 
 def postmaster_killed(cluster):

@@ -24,7 +24,8 @@ from tests.docs.typist import blocks
 from tests.postgres_server import Server, binaries
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "restore.md"
-SHELL = {block.title: block.text for block in blocks(PAGE) if block.title}
+BACKUP, RESTORE = (block.text for block in blocks(PAGE) if block.language == "sh")
+(DIVERGED,) = (block.text for block in blocks(PAGE) if block.language == "text")
 
 
 def shop_of(world, *gates):
@@ -63,7 +64,7 @@ class Archived:
         self.server, self._archive, self._backup = server, folder / "archive", folder / "backup"
         self._data = server._place / "data"
 
-    def run(self, title, **given):
+    def run(self, block, **given):
         """Execute a block of the page as the user of the server."""
         programs = f"{binaries()}{os.pathsep}{os.environ['PATH']}"
         given |= {"DATA": self._data, "BACKUP": self._backup, "ARCHIVE": self._archive, "SERVER": self.server.url()}
@@ -71,9 +72,7 @@ class Archived:
         how = {
             name: value for name, value in self.server._as_user().items() if name in ("user", "group", "extra_groups")
         }
-        done = subprocess.run(
-            ["bash", "-ec", SHELL[title]], env=environment, cwd="/", capture_output=True, text=True, **how
-        )
+        done = subprocess.run(["bash", "-ec", block], env=environment, cwd="/", capture_output=True, text=True, **how)
         assert done.returncode == 0, done.stderr
 
     def ask(self, statement):
@@ -155,7 +154,7 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         for signal in ("go", "more"):
             app.signal("ended", signal)
         assert app.resume("ended", shop).status == "completed"
-        archived.run("backup")
+        archived.run(BACKUP)
         working = threading.Thread(target=work)
         working.start()
         until(lambda: keys(world)["working:1"] == 1, "it does not begin")
@@ -177,7 +176,7 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         assert set(keys(world).values()) == {1} and keys(world)["finished:3"] == keys(world)["living:3"] == 1
         archived.archive_all()
         archived.server.kill()
-        archived.run("restore", WHEN=when)
+        archived.run(RESTORE, WHEN=when)
         archived.server.start()
         until(lambda: not archived.ask("select pg_is_in_recovery()"), "it is not restored")
 
@@ -187,7 +186,7 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         assert app.resume("working", busy, anyway=True, by="ana").status == "completed"
         with pytest.raises(Diverged) as lost:
             app.resume("living", shop)
-        assert shown(lost.value.message) == shown(SHELL["diverged"])
+        assert shown(lost.value.message) == shown(DIVERGED)
         assert app.get("living").waiting.kind == "diverged"
         assert app.resume("living", shop, anyway=True, by="ana").status == "waiting"
         app.signal("living", "more")

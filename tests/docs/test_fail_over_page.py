@@ -11,8 +11,9 @@ from tests.docs.typist import blocks
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def titled(page):
-    return {block.title: block.text for block in blocks(HOW_TO / page) if block.title}
+def first(page, language):
+    """The first block of a language on a page."""
+    return next(block.text for block in blocks(HOW_TO / page) if block.language == language)
 
 
 def settings(text):
@@ -24,15 +25,15 @@ def settings(text):
 def test_the_settings_of_patroni_are_those_of_the_cluster_that_is_tested():
     dcs = patroni_cluster.DCS
     tested = {**dcs, **dcs["postgresql"]}
-    assert settings(titled("fail-over.md")["patroni.yml"]).items() <= tested.items()
+    assert settings(first("fail-over.md", "yaml")).items() <= tested.items()
 
 
 def test_the_address_names_three_servers_of_which_one_takes_writes():
-    address = parse(titled("fail-over.md")["address"].strip())
+    address = parse(first("fail-over.md", "text").strip())
     assert "host=one,two,three" in address.conninfo and "target_session_attrs=read-write" in address.conninfo
     assert address.wait_seconds >= 5 * patroni_cluster.TTL
 
 
 def test_the_certificate_shown_has_a_line_for_each_part_of_the_suite():
-    shown = re.findall(r"^ok +conformance: (\w+)", titled("certify.md")["holds"], re.M)
+    shown = re.findall(r"^ok +conformance: (\w+)", first("certify.md", "text"), re.M)
     assert shown == list(suite.PARTS.values())

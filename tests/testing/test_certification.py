@@ -10,7 +10,7 @@ import holdfast
 from holdfast.core.errors import InvalidUrl
 from holdfast.store.postgres.queues import PostgresQueues
 from holdfast.testing.certification import certificate, storm, suite
-from holdfast.testing.certification.place import Ground
+from holdfast.testing.certification.place import TrialServer
 from holdfast.testing.crash.world import World
 
 
@@ -57,7 +57,7 @@ def test_a_role_that_may_not_lock_is_told_that_no_store_can_be_made(postgres_url
 
 def test_a_test_that_fails_is_named_with_its_error(postgres_url, monkeypatch):
     monkeypatch.setattr(PostgresQueues, "ready", lambda *_: 17)
-    parts = {part.name: part for part in suite.run(Ground(postgres_url), "depths_and_wakes")}
+    parts = {part.name: part for part in suite.run(TrialServer(postgres_url), "depths_and_wakes")}
     assert parts["queues"].failed
     assert all("17" in why for why in parts["queues"].failed.values())
     assert not any(part.failed for name, part in parts.items() if name != "queues")
@@ -76,7 +76,7 @@ def test_a_payment_that_was_made_twice_does_not_hold(postgres_url):
 
 def test_an_address_that_names_a_schema_is_refused_and_one_that_answers_nothing_is_no_verdict(postgres_url, capsys):
     with pytest.raises(InvalidUrl):
-        Ground(f"{postgres_url}?schema=holdfast")
+        TrialServer(f"{postgres_url}?schema=holdfast")
     assert certificate.main([f"{postgres_url}?schema=holdfast"]) == 2
     assert certificate.main(["postgresql://postgres@127.0.0.1:1/none"]) == 2
     assert "schema" in capsys.readouterr().err

@@ -294,7 +294,7 @@ def _owners_remedy(link: Link, texts: q.QueryTexts, address: ServerAddress) -> s
     except psycopg.Error:
         applied = []
     if applied:
-        return "as its owner: holdfast migrate; processes of the older version go on meanwhile"
+        return "as its owner: holdfast migrate; processes of the older version keep running meanwhile"
     return f"as an owner: create schema {address.schema} authorization {link.info.user}"
 
 

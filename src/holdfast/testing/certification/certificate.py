@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import time
 from collections.abc import Callable
 from typing import Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 import holdfast
+from holdfast.core import codec
 from holdfast.core.errors import HoldfastError
 from holdfast.core.urls import shown
 from holdfast.engine.logs.addresses import is_server
 from holdfast.testing.certification import storm, suite
-from holdfast.testing.certification.place import Ground, Unreachable
+from holdfast.testing.certification.place import TrialServer, Unreachable
 from holdfast.testing.crash.everywhere import CrashFailed, crash_everywhere
 from holdfast.testing.crash.world import World
 
@@ -64,29 +64,29 @@ def certify(url: str, tell: Callable[[Line], object], *, only: str = "") -> Cert
         lines.append(line)
         tell(line)
 
-    ground = Ground(url)
-    server = ground.version()
-    note(Line("server", "ok", server))
-    if _opens(ground, note):
-        for part in suite.run(ground, only):
+    server = TrialServer(url)
+    version = server.version()
+    note(Line("server", "ok", version))
+    if _opens(server, note):
+        for part in suite.run(server, only):
             count = part.passed + len(part.failed)
             failures = tuple(f"{name}: {why}" for name, why in part.failed.items())
             text = f"{part.passed} of {count} tests passed"
             note(Line(f"conformance: {part.name}", "fail" if failures else "ok", text, failures))
-        note(_crashes(ground))
-        note(_stormed("living workers", ground, storm.living))
-        note(_stormed("killed workers", ground, lambda at: storm.killed(at, KILLS)))
-    left = ground.left()
+        note(_crashes(server))
+        note(_stormed("living workers", server, storm.living))
+        note(_stormed("killed workers", server, lambda at: storm.killed(at, KILLS)))
+    left = server.left()
     note(Line("left behind", "fail" if left else "ok", ", ".join(left) or "every schema that was made is dropped"))
     holds = all(one.level == "ok" for one in lines)
     seconds = round(time.monotonic() - began, 1)
-    return Certificate(shown(url), server, holdfast.__version__, holds, seconds, tuple(lines))
+    return Certificate(shown(url), version, holdfast.__version__, holds, seconds, tuple(lines))
 
 
-def _opens(ground: Ground, note: Callable[[Line], None]) -> bool:
+def _opens(server: TrialServer, note: Callable[[Line], None]) -> bool:
     """Return whether a store can be made there at all."""
     try:
-        with ground.store() as url:
+        with server.store() as url:
             holdfast.open(url).close()
     except (HoldfastError, *Unreachable) as error:
         note(Line("schema", "fail", "no store can be made", (str(error).strip(),)))
@@ -95,9 +95,9 @@ def _opens(ground: Ground, note: Callable[[Line], None]) -> bool:
     return True
 
 
-def _crashes(ground: Ground) -> Line:
+def _crashes(server: TrialServer) -> Line:
     """Kill an agent at many points, each in a process of its own."""
-    with World() as world, ground.store() as url:
+    with World() as world, server.store() as url:
         agent = storm.payer(world, 0)
         try:
             report = crash_everywhere(agent, {"count": 4}, world=world, store=url, mode="kill", sample=CRASH_POINTS)
@@ -109,9 +109,9 @@ def _crashes(ground: Ground) -> Line:
     return Line("crash points", "ok", f"{report.survived} faults survived, {report.duplicates} payments twice")
 
 
-def _stormed(what: str, ground: Ground, tried: Callable[[str], tuple[str, list[str]]]) -> Line:
+def _stormed(what: str, server: TrialServer, tried: Callable[[str], tuple[str, list[str]]]) -> Line:
     try:
-        with ground.store() as url:
+        with server.store() as url:
             text, failures = tried(url)
     except (HoldfastError, *Unreachable) as error:
         return Line(what, "fail", "it could not be tried", (str(error).strip(),))
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if not is_server(chosen.url):
         parser.error(f"{chosen.url!r} is not the address of a server: postgresql://…")
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # that workers die and stores go away is no news here
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # workers die here on purpose
     try:
         done = certify(
             chosen.url, (lambda line: None) if chosen.json else lambda line: print(line, flush=True), only=chosen.only
@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {str(error).strip()}", file=sys.stderr)
         return 2
     if chosen.json:
-        print(json.dumps(to_builtins(done)))
+        print(codec.dump(done).decode())
     else:
         verdict = "holds" if done.holds else "does not hold"
         print(f"{done.url}: {verdict} ({done.seconds:.0f} s)")

@@ -17,7 +17,7 @@ PREFIX = "holdfast_certify_"
 LOCK_SECONDS = 30
 
 
-class Ground:
+class TrialServer:
     """A server, and a name for everything that is made on it."""
 
     def __init__(self, url: str) -> None:

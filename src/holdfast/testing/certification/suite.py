@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 from holdfast.store.postgres.store import PostgresStore
-from holdfast.testing.certification.place import Ground
+from holdfast.testing.certification.place import TrialServer
 from holdfast.testing.conformance import StoreConformance
 from holdfast.testing.conformance.samples import Opener
 
@@ -37,7 +37,7 @@ class Part(Struct, frozen=True):
     failed: dict[str, str]
 
 
-_grounds: list[Ground] = []
+_servers: list[TrialServer] = []
 """Where the tests take place: pytest makes them without arguments."""
 
 
@@ -46,7 +46,7 @@ class TestServer(StoreConformance):
 
     @pytest.fixture
     def opener(self) -> Iterator[Opener]:
-        with _grounds[-1].store() as url:
+        with _servers[-1].store() as url:
             yield lambda: PostgresStore(url)
 
 
@@ -80,10 +80,10 @@ class _Results:
         return [Part(name, self.passed[name], self.failed.get(name, {})) for name in names]
 
 
-def run(ground: Ground, only: str = "") -> list[Part]:
+def run(server: TrialServer, only: str = "") -> list[Part]:
     """Run the suite, or the tests whose names have a text, and return how each part went. pytest prints nothing."""
     results, silent = _Results(only), io.StringIO()
-    _grounds.append(ground)
+    _servers.append(server)
     before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # what else is installed need not meet this suite
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", os.path.dirname(__file__)]
@@ -91,7 +91,7 @@ def run(ground: Ground, only: str = "") -> list[Part]:
         with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
             pytest.main([*options, f"{__file__}::TestServer"], plugins=[results])
     finally:
-        _grounds.pop()
+        _servers.pop()
         if before is None:
             del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
         else:
