@@ -27,6 +27,7 @@ from tests.postgres_server import DISK, binaries, other_user
 TTL = 20
 """Seconds after which a silent leader is replaced: the least that Patroni allows."""
 _UP_SECONDS = 120
+_STEADY_SECONDS = 2
 SIGTERM_AT_PARENTS_DEATH = (1, signal.SIGTERM)  # PR_SET_PDEATHSIG; Patroni then ends its PostgreSQL too
 _PARAMETERS = {"max_connections": 200, "wal_log_hints": "on", "dynamic_shared_memory_type": "mmap", "fsync": "off"}
 DCS = {
@@ -231,6 +232,18 @@ class Machine:
         for process in filter(None, (self._patroni, self._etcd)):
             process.wait()
 
+    def followers(self, *, synchronous=False):
+        """Return the names of the standbys that follow this machine now, as its PostgreSQL sees them."""
+        import psycopg
+
+        found = "select application_name, sync_state from pg_stat_replication where state = 'streaming'"
+        try:
+            with psycopg.connect(f"host=127.0.0.1 port={self.port} user=postgres connect_timeout=3") as link:
+                rows = link.execute(found).fetchall()
+        except psycopg.OperationalError:
+            return set()
+        return {name for name, state in rows if state == "sync" or not synchronous}
+
     def is_voting(self):
         """Return whether the machine's member of etcd has joined the others."""
         try:
@@ -303,9 +316,13 @@ class Cluster:
         return sorted(others, key=lambda one: roles.get(one.name) != "sync_standby")
 
     def wait_until_whole(self):
-        """Wait until one machine leads, takes writes, and two others follow it, one of them synchronously."""
-        until = time.monotonic() + _UP_SECONDS
-        while not self.is_whole():
+        """Wait until one machine leads, takes writes, and two others follow it, one of them synchronously, and stay so.
+
+        A leader that is lost before that can't be replaced: nobody else has everything that it acknowledged.
+        """
+        until, since = time.monotonic() + _UP_SECONDS, None
+        while since is None or time.monotonic() - since < _STEADY_SECONDS:
+            since = (since or time.monotonic()) if self.is_whole() else None
             if time.monotonic() > until:
                 raise AssertionError(f"the cluster does not come up: {self.members()}\n{self.logs()}")
             time.sleep(0.2)
@@ -314,20 +331,14 @@ class Cluster:
         return "\n".join(one.log() for one in self.machines)
 
     def is_whole(self):
-        if not all(one.is_voting() for one in self.machines):
-            return False
+        """Return whether etcd, Patroni and the leading PostgreSQL agree on that."""
         members = self.members()
-        roles = sorted(one["role"] for one in members.values())
-        states = {one["state"] for one in members.values()}
-        lags = [one.get("lag", 0) for one in members.values()]
-        is_even = all(isinstance(lag, int) and lag < 1_000_000 for lag in lags)
-        return (
-            len(members) == 3
-            and roles[0] == "leader"
-            and "sync_standby" in roles
-            and states <= {"running", "streaming"}
-            and is_even
-        )
+        leaders = [name for name, one in members.items() if one["role"] == "leader"]
+        chosen = [name for name, one in members.items() if one["role"] == "sync_standby"]
+        if not (len(leaders) == 1 and chosen and all(one.is_voting() for one in self.machines)):
+            return False
+        (leader,) = (one for one in self.machines if one.name in leaders)
+        return set(chosen) <= leader.followers(synchronous=True) and len(leader.followers()) == 2
 
     def switch_over(self):
         """Have the synchronous standby lead, as an administrator does it."""
