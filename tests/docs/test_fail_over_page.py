@@ -35,5 +35,5 @@ def test_the_address_names_three_servers_of_which_one_takes_writes():
 
 
 def test_the_certificate_shown_has_a_line_for_each_part_of_the_suite():
-    shown = re.findall(r"^ok +conformance: (\w+)", first("certify.md", "text"), re.M)
-    assert shown == list(suite.PARTS.values())
+    shown = re.findall(r"^ok +conformance: (\w+) +(\d+) of", first("certify.md", "text"), re.M)
+    assert [name for name, _ in shown] == list(suite.PARTS.values())
