@@ -18,7 +18,7 @@ ORDER = (
     "",
     *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
     *("adapters", "adapters/google_adk", "adapters/claude_agent_sdk", "adapters/langgraph", "adapters/openai_agents"),
-    *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
+    *("testing/auditor", "testing/conformance", "testing/crash", "testing/certification", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
 """Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""

@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 
 from holdfast.core import limits
-from holdfast.core.errors import StoreError, StoreUnreachable
+from holdfast.core.errors import StoreError, StoreReadOnly, StoreUnreachable
 from holdfast.store import processes
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, is_lost, keep_idle, translated
@@ -215,11 +215,12 @@ class ServerPresence:
     def _note(self, error: Exception) -> None:
         """Say once what keeps this process from being heard of, if that lasts until others may presume it dead.
 
-        A server that is away is reported by everything that needs it. One that answers, and refuses just this, is not.
+        A server that is away, or that waits to take over, is reported by everything that needs it. One that answers,
+        and refuses just this, is not.
         """
         now = time.monotonic()
         self._failing_since = now if self._failing_since is None else self._failing_since
-        is_away = isinstance(error, StoreUnreachable) and not error.details.get("answered")
+        is_away = isinstance(error, (StoreUnreachable, StoreReadOnly)) and not error.details.get("answered")
         if not (is_away or self._is_told) and now - self._failing_since >= limits.ABSENT_SECONDS:
             self._is_told = True
             said = error.message if isinstance(error, StoreError) else first_line(error)

@@ -31,6 +31,7 @@ from holdfast.store import queues
 from holdfast.store.postgres import queries
 from holdfast.store.postgres.connections import Connections, Question
 from holdfast.store.postgres.liveness import Liveness
+from holdfast.store.postgres.polling import PollingListener
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_idle, translated
@@ -276,7 +277,9 @@ class PostgresQueues:
     def announced(self) -> list[ServedRow]:
         return self._liveness.announced()
 
-    def listen(self) -> PostgresWakeListener:
+    def listen(self) -> queues.WakeListener:
+        if self._links.address.by_poll:
+            return PollingListener(self._links)
         return PostgresWakeListener(self._links)
 
 
