@@ -158,13 +158,19 @@ class Outbox:
             left = self._to.timeout if until is None else min(self._to.timeout, until - time.monotonic())
             if left <= 0:
                 return
-            count = min(len(self._items), limits.OTLP_BATCH)
-            batch = [self._items.popleft() for _ in range(count)]
-            self._under_way = count
+            batch = self._batch()
+            self._under_way = len(batch)
             is_delivered = self._delivered(batch, left)
             self._under_way = 0
             if not is_delivered:
                 return
+
+    def _batch(self) -> list[bytes]:
+        batch, items, size = list[bytes](), self._items, 0
+        while items and len(batch) < limits.OTLP_BATCH and size < limits.OTLP_BATCH_BYTES:
+            batch.append(items.popleft())
+            size += len(batch[-1])
+        return batch
 
     def give_up(self) -> None:
         """Count what was not sent as dropped."""

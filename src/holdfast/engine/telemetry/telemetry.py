@@ -13,11 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError, InvalidValue
 from holdfast.core.names import NAMESPACE_END
-from holdfast.core.traces.span import TraceSpan
+from holdfast.core.traces.span import Span
 from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.telemetry import encoding
@@ -77,7 +78,7 @@ class Telemetry:
             self._seen.append((log, events))
             if kept == limits.TELEMETRY_WAKE:
                 self._wake.set()
-        elif log.rpartition(NAMESPACE_END)[2][0] != "@":
+        elif _is_task(log):
             self._missed[log] = None
 
     # The thread
@@ -99,7 +100,7 @@ class Telemetry:
         waiters = [self._waiters.popleft() for _ in range(len(self._waiters))]
         while self._seen:
             log, events = self._seen.popleft()
-            if log.rpartition(NAMESPACE_END)[2][0] != "@":
+            if _is_task(log):
                 self._take_events(log, events)
         while self._missed:
             log = next(iter(self._missed))
@@ -121,7 +122,7 @@ class Telemetry:
             tenant, _, task = log.rpartition(NAMESPACE_END)
             self._lines.take(tenant or self._logs.namespace, task, events, self._tracer.trace_id(log))
 
-    def _give(self, spans: Sequence[TraceSpan], events: Sequence[PlacedEvent]) -> None:
+    def _give(self, spans: Sequence[Span], events: Sequence[PlacedEvent]) -> None:
         if self._spans is not None:
             for span in spans:
                 self._spans.put(encoding.encode_span(span))
@@ -188,6 +189,12 @@ class Telemetry:
         logging.getLogger("holdfast").warning(
             "%d spans were not exported: %s; send them with: holdfast traces export", lost, why
         )
+
+
+@lru_cache(4_096)
+def _is_task(log: str) -> bool:
+    """True of a task's log; threads, users and others begin with @."""
+    return log.rpartition(NAMESPACE_END)[2][0] != "@"
 
 
 def _never() -> bool:
