@@ -186,6 +186,7 @@ class TraceFold:
         self._agent = event.agent
         told: Attributes = {at.TASK: self._task, "gen_ai.agent.name": event.agent}
         for name, value in (
+            ("gen_ai.agent.id", self._full(event.agent) if event.agent else ""),
             ("gen_ai.agent.version", event.version),
             ("gen_ai.conversation.id", event.thread),
             ("session.id", event.thread),
