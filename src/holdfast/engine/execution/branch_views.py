@@ -24,6 +24,7 @@ from holdfast.core.events import (
 from holdfast.core.flows.requests import Branch
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.fold_knowledge import identity_of
+from holdfast.core.state.past import Past
 from holdfast.core.state.paths import is_nested
 from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
@@ -52,6 +53,8 @@ class Views:
         self._recorded: dict[tuple[str, int], Event] | None = None
         self._messages = messages
         self._results: dict[str, Raw] = {}
+        self._past: Past | None = None
+        self._latest: tuple[int, State] | None = None
         self._read = 0
         log.tail = []
         self._tail = log.tail
@@ -73,7 +76,7 @@ class Views:
     def _of(self, branch: Branch) -> State:
         if branch.sketch is not None:
             return branch.sketch
-        past = self._log.state if branch.seen >= self._log.head.seq else self._past(branch)
+        past = self._log.state if branch.seen >= self._log.head.seq else self._at(branch.seen)
         if branch.own is None:
             return past
         sketch = past.sketch()
@@ -155,19 +158,20 @@ class Views:
         sketch = self._lifted(sketch, version_of(event))
         return evolve(sketch, self._log.name, sketch.seq, sketch.updated_us, event)
 
-    def _past(self, branch: Branch) -> State:
-        """The state at an earlier seq: each branch keeps its own, and lets it grow."""
+    def _at(self, seq: int) -> State:
+        """The state at an earlier event. The one asked for last is kept: a branch reads several times in a row."""
         self.load()
         assert self._start is not None
-        past = branch.past
-        if past is None or past.seq > branch.seen:
-            past = self._start.copy()
+        past = self._past = self._past or Past(self._start)
+        if self._latest is not None and self._latest[0] == seq:
+            return self._latest[1]
         first = bisect_right(self._tail, past.seq, key=_seq)
-        last = bisect_right(self._tail, branch.seen, key=_seq)
+        last = bisect_right(self._tail, seq, key=_seq)
         for told in self._tail[first:last]:
-            past = evolve(past, self._log.name, told.seq, told.at_us, told.event)
-        branch.past = past
-        return past
+            past.grow(self._log.name, told.seq, told.at_us, told.event)
+        found = past.at(seq)
+        self._latest = seq, found
+        return found
 
     def _said_before(self, which: tuple[str, int]) -> Event:
         """Return the first writing at that place: its value counts, whatever the code writes now."""
