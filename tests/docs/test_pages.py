@@ -23,7 +23,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 LISTED = [page for page in PAGES if page.parent != DOCS / "errors"]
 """Pages that stand in the navigation; those of errors are reached from errors.md."""
 BESIDE = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benchmarks/README.md")]
-LANGUAGES = {"console", "diff", "json", "pycon", "python", "sh", "text", "toml"}
+LANGUAGES = {"console", "diff", "json", "pycon", "python", "sh", "text", "toml", "yaml"}
 
 
 def prose(page):

@@ -6,7 +6,8 @@ from hypothesis import given, strategies as st
 from holdfast.core import codec, events as ev
 from holdfast.core.traces import attributes as at
 from holdfast.core.traces.attributes import Reader
-from holdfast.core.traces.fold import MAX_SPAN_EVENTS, TraceFold
+from holdfast.core.traces.fold import TraceFold
+from holdfast.core.traces.span import MAX_SPAN_EVENTS
 from tests.legal import histories
 
 ONE = codec.pack(1)

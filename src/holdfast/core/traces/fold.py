@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from holdfast.core import events as ev
 from holdfast.core.events.kinds import KIND as KINDS
 from holdfast.core.traces import attributes as at
@@ -19,6 +17,7 @@ from holdfast.core.traces.attributes import Reader
 from holdfast.core.traces.span import (
     ROOT,
     Attributes,
+    OpenSpan,
     Span,
     SpanEvent,
     SpanLink,
@@ -29,36 +28,8 @@ from holdfast.core.traces.span import (
     root_link,
 )
 
-MAX_SPAN_EVENTS = 128
-"""How many events one span has at the most; further ones are counted."""
-
-
 MAX_STEP_KINDS = 256
 """For how many names of steps is kept what their spans have in common."""
-
-
-class _Open(Struct, kw_only=True):
-    """A span that has begun."""
-
-    what: Literal["root", "life", "step", "wait", "approval", "doubt", "suspended"]
-    id: bytes
-    parent: bytes
-    name: str
-    start_us: int
-    attributes: Attributes
-    client: bool = False
-    running: bool = False
-    """Whether an attempt is under way, that was announced."""
-    effect: str = ""
-    events: list[SpanEvent] = []
-    dropped: int = 0
-    links: list[SpanLink] = []
-
-    def note(self, event: SpanEvent) -> None:
-        if len(self.events) < MAX_SPAN_EVENTS:
-            self.events.append(event)
-        else:
-            self.dropped += 1
 
 
 StepEvent = ev.StepStarted | ev.AttemptFailed | ev.StepCompleted | ev.StepFailed
@@ -85,12 +56,12 @@ class TraceFold:
         self._lives = 0
         self._header: Attributes = {}
         self._agent = ""
-        self._root: _Open | None = None
+        self._root: OpenSpan | None = None
         self._roots = 0
         self._last_root = b""
-        self._life: _Open | None = None
+        self._life: OpenSpan | None = None
         self._last_life = b""
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenSpan] = {}
         self._kinds: dict[tuple[str, str, str, int], StepKind] = {}
         """The steps of this life, by name, tool, effect and attempts."""
         self._usage = [0, 0, 0.0]
@@ -126,7 +97,7 @@ class TraceFold:
                 )
             )
 
-    def _end(self, one: _Open, end_us: int, outcome: str, *, failed: bool = False, message: str = "") -> TraceSpan:
+    def _end(self, one: OpenSpan, end_us: int, outcome: str, *, failed: bool = False, message: str = "") -> TraceSpan:
         told = one.attributes
         told[at.OUTCOME] = outcome
         return TraceSpan(
@@ -177,7 +148,7 @@ class TraceFold:
         self._last_root = self.ids.span_id(place)
         named = f"invoke_agent {self._agent}" if self._agent else "invoke_agent"
         told: Attributes = {at.KIND: "AGENT", at.OPERATION: "invoke_agent", **self._header, at.SEQ: seq}
-        self._root = _Open(
+        self._root = OpenSpan(
             what="root", id=self._last_root, parent=b"", name=named, start_us=at_us, attributes=told, links=links
         )
 
@@ -227,7 +198,7 @@ class TraceFold:
         spans.append(self._end(root, at_us, outcome, failed=failure is not None, message=self._failed(root, failure)))
         return spans
 
-    def _failed(self, one: _Open, failure: ev.Failure | None) -> str:
+    def _failed(self, one: OpenSpan, failure: ev.Failure | None) -> str:
         """Note the type of a failure; its text is what users wrote, and shown only if that is asked for."""
         if failure is None:
             return ""
@@ -259,7 +230,7 @@ class TraceFold:
         if event.taken:
             told["holdfast.taken"] = event.taken
         assert self._root is not None
-        self._life = _Open(
+        self._life = OpenSpan(
             what="life",
             id=self._last_life,
             parent=self._root.id,
@@ -279,7 +250,7 @@ class TraceFold:
                 spans.append(self._doubtful(address, one, seq, before_us))
         return spans
 
-    def _doubtful(self, address: str, one: _Open, seq: int, at_us: int) -> TraceSpan:
+    def _doubtful(self, address: str, one: OpenSpan, seq: int, at_us: int) -> TraceSpan:
         """End a call whose answer is not known; if it may have happened, it is in doubt until that is settled."""
         if one.effect not in ev.ANNOUNCED:
             return self._end(one, at_us, "interrupted", failed=True)
@@ -323,10 +294,10 @@ class TraceFold:
         name: str,
         at_us: int,
         told: Attributes,
-    ) -> _Open:
+    ) -> OpenSpan:
         """Begin what outlasts a life: it is below the root."""
         parent = self._root.id if self._root is not None else self._last_root
-        self._open[address] = one = _Open(
+        self._open[address] = one = OpenSpan(
             what=what, id=self.ids.span_id(place), parent=parent, name=name, start_us=at_us, attributes=told
         )
         return one
@@ -350,7 +321,7 @@ class TraceFold:
             told["holdfast.life"] = self._lives
         return name, told
 
-    def _step(self, seq: int, start_us: int, event: StepEvent, address: str) -> _Open:
+    def _step(self, seq: int, start_us: int, event: StepEvent, address: str) -> OpenSpan:
         name, told = self._about(event)
         told[at.SEQ], told[at.KEY] = seq, address
         if event.tool and event.idempotency_key:
@@ -360,7 +331,7 @@ class TraceFold:
             told["input.value"] = given
             if event.tool:
                 told["gen_ai.tool.call.arguments"] = given
-        return _Open(
+        return OpenSpan(
             what="step",
             id=self.ids.step_id(seq),
             parent=self._above,
@@ -485,7 +456,7 @@ class TraceFold:
         """When a step began that did not say so: after the event before it, and not before its life."""
         return before_us if self._life is None else max(before_us, self._life.start_us)
 
-    def _spend(self, one: _Open, usage: ev.Usage | None) -> None:
+    def _spend(self, one: OpenSpan, usage: ev.Usage | None) -> None:
         if usage is None:
             return
         told = at.usage_of(usage)

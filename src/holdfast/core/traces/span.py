@@ -31,6 +31,34 @@ class SpanLink(Struct, frozen=True):
     attributes: Attributes = {}
 
 
+MAX_SPAN_EVENTS = 128
+"""How many events one span has at the most; further ones are counted."""
+
+
+class OpenSpan(Struct, kw_only=True):
+    """A span that has begun."""
+
+    what: Literal["root", "life", "step", "wait", "approval", "doubt", "suspended"]
+    id: bytes
+    parent: bytes
+    name: str
+    start_us: int
+    attributes: Attributes
+    client: bool = False
+    running: bool = False
+    """Whether an attempt is under way, that was announced."""
+    effect: str = ""
+    events: list[SpanEvent] = []
+    dropped: int = 0
+    links: list[SpanLink] = []
+
+    def note(self, event: SpanEvent) -> None:
+        if len(self.events) < MAX_SPAN_EVENTS:
+            self.events.append(event)
+        else:
+            self.dropped += 1
+
+
 class TraceSpan(Struct, kw_only=True):
     """A stretch of a task's time that is over. It is never changed after it was given out."""
 
