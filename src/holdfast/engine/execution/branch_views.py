@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -24,13 +24,15 @@ from holdfast.core.events import (
 from holdfast.core.flows.requests import Branch
 from holdfast.core.state.fold import evolve
 from holdfast.core.state.fold_knowledge import identity_of
-from holdfast.core.state.past import Past
 from holdfast.core.state.paths import is_nested
 from holdfast.core.state.shapes import State
 from holdfast.engine.definitions.state_versions import States, version_of
 from holdfast.engine.logs.log import Log, PlacedEvent, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.steps import message_values
+
+if TYPE_CHECKING:
+    from holdfast.core.state.moments import Moments
 
 
 class Views:
@@ -53,7 +55,7 @@ class Views:
         self._recorded: dict[tuple[str, int], Event] | None = None
         self._messages = messages
         self._results: dict[str, Raw] = {}
-        self._past: Past | None = None
+        self._moments: Moments | None = None
         self._latest: tuple[int, State] | None = None
         self._read = 0
         log.tail = []
@@ -162,14 +164,17 @@ class Views:
         """The state at an earlier event. The one asked for last is kept: a branch reads several times in a row."""
         self.load()
         assert self._start is not None
-        past = self._past = self._past or Past(self._start)
+        if self._moments is None:
+            from holdfast.core.state.moments import Moments
+
+            self._moments = Moments(self._start)
         if self._latest is not None and self._latest[0] == seq:
             return self._latest[1]
-        first = bisect_right(self._tail, past.seq, key=_seq)
+        first = bisect_right(self._tail, self._moments.seq, key=_seq)
         last = bisect_right(self._tail, seq, key=_seq)
         for told in self._tail[first:last]:
-            past.grow(self._log.name, told.seq, told.at_us, told.event)
-        found = past.at(seq)
+            self._moments.grow(self._log.name, told.seq, told.at_us, told.event)
+        found = self._moments.at(seq)
         self._latest = seq, found
         return found
 

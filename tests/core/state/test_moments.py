@@ -1,4 +1,4 @@
-"""A past is the fold at every seq, in whichever order it is asked for."""
+"""A moment of the past is the fold at every seq, in whichever order it is asked for."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.errors import HoldfastError
 from holdfast.core.state import rules
 from holdfast.core.state.fold import evolve, fold
-from holdfast.core.state.past import Past
+from holdfast.core.state.moments import Moments
 from holdfast.core.state.shapes import State
 from tests.legal import IMMEDIATE, LOG, histories, rows_of
 
@@ -23,7 +23,7 @@ def plain(state):
 def grown(events, first):
     """A past that begins at `first`, and the rows after it."""
     rows = rows_of(events)
-    past = Past(fold(None, LOG, rows[:first]))
+    past = Moments(fold(None, LOG, rows[:first]))
     for row, event in zip(rows[first:], events[first:], strict=True):
         past.grow(LOG, row.seq, row.at_us, event)
     return past, rows

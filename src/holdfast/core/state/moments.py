@@ -7,10 +7,10 @@ before costs, each time. Here a moment costs a few words, and the moments can be
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, MutableMapping
-from copy import copy
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.core.events import Event
 from holdfast.core.state.fold import evolve
@@ -20,10 +20,9 @@ _ABSENT: Any = object()
 _START = -1
 _DICTS = tuple(name for name in CONTAINERS if State.__annotations__[name].startswith("dict["))
 _LISTS = tuple(name for name in CONTAINERS if name not in _DICTS)
-_seq_of = itemgetter(0)
 
 
-class Past:
+class Moments:
     """A state that grows event by event, and what it was after each of them."""
 
     def __init__(self, start: State) -> None:
@@ -47,7 +46,7 @@ class Past:
     def at(self, seq: int) -> State:
         """Return the state after the last event up to that seq. It may be sketched on; what it holds is not copied."""
         moment, lengths = self._moments[max(bisect_right(self._seqs, seq) - 1, 0)]
-        state = copy(moment)
+        state = replace(moment)
         for name in _DICTS:
             known: _Remembering = getattr(moment, name)
             setattr(state, name, Then(known, state.seq) if known.changes or known else {})
@@ -63,7 +62,7 @@ class Past:
             if type(container) is not _Remembering:
                 setattr(state, name, _Remembering(container, seq))
         self._seqs.append(seq)
-        self._moments.append((copy(state), tuple([len(getattr(state, name)) for name in _LISTS])))
+        self._moments.append((replace(state), tuple([len(getattr(state, name)) for name in _LISTS])))
 
 
 class _Remembering(dict[str, Any]):
@@ -201,9 +200,20 @@ class Then(MutableMapping[str, Any]):
         gone = sum(1 for value in self._changed.values() if value is _ABSENT)
         return self._known.size(self._seq) - gone + len(self._new)
 
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
+    def __ior__(self, other: Mapping[str, Any]) -> Then:
+        self.update(other)
+        return self
+
     def _find(self, key: str) -> Any:
         if key in self._new:
             return self._new[key]
         if key in self._changed:
             return self._changed[key]
         return self._known.value(key, self._seq)
+
+
+def _seq_of(change: tuple[int, ...]) -> int:
+    return change[0]
