@@ -369,8 +369,11 @@ OTLP_ENDPOINT = "http://localhost:4318"
 OTLP_TIMEOUT_SECONDS = 10.0
 """How long one request to a collector may take."""
 
-OTLP_BATCH = 512
-"""How many spans one request carries."""
+OTLP_BATCH = 2_048
+"""The most spans that one request carries."""
+
+OTLP_BATCH_BYTES = 1_000_000
+"""How many bytes of spans fill a request, so that collectors take it: the last one may go beyond."""
 
 OTLP_KEPT = 10_000
 """How many spans are kept for a collector that does not take them; older ones are dropped and counted."""

@@ -176,6 +176,11 @@ class Worker:
         """True if it was asked to stop."""
         return self._stopping
 
+    @property
+    def is_ready(self) -> bool:
+        """True while it takes tasks: it has asked its store once, and nothing keeps it from asking again."""
+        return self._has_woken and not (self._stopping or self.trouble or self.clogged)
+
     def run(self) -> None:
         """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is released.
 
