@@ -186,6 +186,15 @@ RESTART_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
 """How long a process waits at the most before it tries again to get back a connection that proves it alive."""
 
+TURN_SECONDS = 0.003
+"""For each worker of a server: how long workers wait at the most before they ask for a task that all heard of."""
+
+TURNS_SECONDS = 0.25
+"""The longest such wait, however many workers there are."""
+
+QUIET_SECONDS = 1.0
+"""How long a worker doesn't look by itself, at the most, because another one found nothing to do."""
+
 BEATS_PER_LEASE = 5
 """How often a process lets itself be heard of within its lease."""
 
