@@ -298,7 +298,7 @@ class Connections:
         self.undo(link)
         if not self.address.pooled and not link.closed:
             try:
-                link.execute(q.TIDY)
+                link.execute(q.TIDY_WITHOUT_LOCKS if self.address.by_lease else q.TIDY)
             except psycopg.Error:
                 link.close()
 

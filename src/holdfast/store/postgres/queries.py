@@ -556,6 +556,7 @@ select set_config('plan_cache_mode', 'force_generic_plan', %(local)s),
   set_config('lock_timeout', %(lock)s, %(local)s),
   set_config('statement_timeout', %(statement)s, %(local)s),
   set_config('idle_in_transaction_session_timeout', %(idle)s, %(local)s),
+  set_config('holdfast.wakeups', %(wakeups)s, %(local)s),
   case
     when %(durability)s = 'process' then set_config('synchronous_commit', 'off', %(local)s)
     when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
@@ -574,6 +575,7 @@ select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_co
 
 # What user code may have left behind on a connection.
 TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
+TIDY_WITHOUT_LOCKS = "discard temp"
 
 # Being alive
 
@@ -779,6 +781,17 @@ insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(qu
 on conflict (namespace, queue) do update set at = rates.at
 """
 
+
+READY_CHANGES = 1_000
+"""How many changes one look for tasks that became ready gives at the most."""
+
+# Changes since a transaction that made a task ready, and the oldest transaction that is under way now.
+BECAME_READY = """
+select array(
+  select distinct change from {s}.tasks where change >= %(since)s and status = 'pending'
+  order by change desc limit %(limit)s
+), pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+"""
 
 # What is under way, but for what could be taken over: that is offered first, and would take its own place.
 RUNNING_BY_KEY = """

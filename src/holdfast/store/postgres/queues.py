@@ -24,6 +24,7 @@ from holdfast.store.postgres import queries
 from holdfast.store.postgres.connections import Connections, Question
 from holdfast.store.postgres.hearing import PostgresWakeListener
 from holdfast.store.postgres.liveness import Liveness
+from holdfast.store.postgres.polling import PollingListener
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
 from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
@@ -187,7 +188,9 @@ class PostgresQueues:
     def announced(self) -> list[ServedRow]:
         return self._liveness.announced()
 
-    def listen(self, kind: str = "") -> PostgresWakeListener:
+    def listen(self, kind: str = "") -> queues.WakeListener:
+        if self._links.address.by_poll:
+            return PollingListener(self._links)
         return PostgresWakeListener(self._links.presence(), self._links.address.schema, self._notify, kind)
 
     def _notify(self, channel: str, payload: str) -> None:

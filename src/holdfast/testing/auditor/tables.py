@@ -30,7 +30,7 @@ POSTGRES = {
 }
 OPTIONS = (
     *("schema", "pooled", "direct", "connections", "lock_seconds", "statement_seconds", "wait_seconds", "durability"),
-    *("lease_seconds", "presence"),
+    *("lease_seconds", "presence", "wakeups"),
 )
 """What an address may say that is meant for Holdfast and not for libpq. A test compares it with core/urls.py."""
 
