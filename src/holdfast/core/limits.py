@@ -186,11 +186,17 @@ RESTART_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
 """How long a process waits at the most before it tries again to get back a connection that proves it alive."""
 
-TURN_SECONDS = 0.003
-"""For each worker of a server: how long workers wait at the most before they ask for a task that all heard of."""
+TURN_SECONDS = 0.002
+"""How long it takes a worker to ask for tasks, at the least."""
 
-TURNS_SECONDS = 0.25
-"""The longest such wait, however many workers there are."""
+ASKS_PER_TURN = 2
+"""How many times that, as measured, a worker waits for each one whose turn to ask is before its own."""
+
+TURNS_SECONDS = 0.5
+"""How long a worker waits for its turn at the most, however many there are."""
+
+MAX_WORKERS_TAKING_TURNS = 1_000
+"""How many workers take turns. With more of them, some ask at the same time."""
 
 QUIET_SECONDS = 1.0
 """How long a worker doesn't look by itself, at the most, because another one found nothing to do."""

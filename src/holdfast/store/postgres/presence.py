@@ -63,7 +63,7 @@ class ServerPresence:
         self._began = time.monotonic()
         self._listeners: tuple[PostgresWakeListener, ...] = ()
         self._listens = False
-        self._workers = 1
+        self._workers: tuple[str, ...] = ()
         self._failing_since: float | None = None
         self._is_told = False
         self._link: Link | None = self._connected()
@@ -102,8 +102,8 @@ class ServerPresence:
         return time.monotonic() - self._began
 
     @property
-    def workers(self) -> int:
-        """The number of processes that serve as workers, as of the last beat."""
+    def workers(self) -> tuple[str, ...]:
+        """The names of all that serve as workers, as of the last beat."""
         return self._workers
 
     def listen(self, listener: PostgresWakeListener) -> None:
@@ -205,8 +205,8 @@ class ServerPresence:
             self._locked = bool(row and row[0])
         asked = self._asked
         self._attend(link)
-        found = link.execute(self._arrival, self.facts()).fetchone()
-        self._workers = found[0] if found else 1
+        found = link.execute(self._arrival, {**self.facts(), "most": limits.MAX_WORKERS_TAKING_TURNS}).fetchone()
+        self._workers = tuple(found[0]) if found else ()
         self._failing_since, self._is_told = None, False
         with self._news:
             self._answered, self._is_held = asked, True
