@@ -61,6 +61,7 @@ class ServerPresence:
         """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
         believes that it lives."""
         self._began = time.monotonic()
+        self._beat_at = 0.0
         self._listeners: tuple[PostgresWakeListener, ...] = ()
         self._listens = False
         self._workers: tuple[str, ...] = ()
@@ -207,6 +208,9 @@ class ServerPresence:
         self._attend(link)
         found = link.execute(self._arrival, {**self.facts(), "most": limits.MAX_WORKERS_TAKING_TURNS}).fetchone()
         self._workers = tuple(found[0]) if found else ()
+        is_ghost = not (self._locked or self._address.by_lease)
+        beat = self._address.lease_seconds / limits.BEATS_PER_LEASE
+        self._beat_at = time.monotonic() + (min(beat, _GHOST_SECONDS) if is_ghost else beat)
         self._failing_since, self._is_told = None, False
         with self._news:
             self._answered, self._is_held = asked, True
@@ -230,9 +234,10 @@ class ServerPresence:
 
     def _rest(self, link: Link) -> bool:
         """Block on the socket until it is time to be heard of; False if there was something to read first."""
-        beat = self._address.lease_seconds / limits.BEATS_PER_LEASE
-        is_ghost = not (self._locked or self._address.by_lease)
-        if not self._wait(min(beat, _GHOST_SECONDS) if is_ghost else beat, link):
+        if self._asked != self._answered:
+            return True
+        left = self._beat_at - time.monotonic()
+        if left <= 0 or not self._wait(left, link):
             return True
         link.pgconn.consume_input()  # raises when the session has ended
         link.pgconn.is_busy()  # takes in what came
