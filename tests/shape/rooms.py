@@ -53,6 +53,7 @@ LATE = {
     "holdfast.core.context.task_slice": "only agents that cut slices need it",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
+    "holdfast.core.state.moments": "only agents whose branches read need it",
     "holdfast.engine.aio": "it imports asyncio",
     "holdfast.engine.conversations": "only agents that talk need it",
     "holdfast.engine.definitions.state_model": "only agents that declare a state need it",
