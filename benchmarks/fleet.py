@@ -6,12 +6,11 @@ Nothing here goes by the clock. Tasks come one by one, so that each is news for 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -31,14 +30,12 @@ STARTED = 400
 PACE_SECONDS = 0.01
 STEPS = 3
 
-FILLED = 300
+FILLED = 600
 EACH = 20
 ROUNDS = 3
 PATIENCE_SECONDS = 120
-TICK = os.sysconf("SC_CLK_TCK")
 
 _LEFT = "select count(*) from holdfast.tasks where status in ('pending', 'running')"
-_EVENTS = "select sum(seq)::bigint from holdfast.logs"
 _LINKS = """
 select count(*) from pg_stat_activity
 where datname = current_database() and application_name = 'holdfast' and backend_type = 'client backend'
@@ -55,7 +52,7 @@ def rows(bench: Bench) -> list[Row]:
 
 
 @contextmanager
-def _workers(url: str, workers: int, concurrency: int) -> Iterator[subprocess.Popen[str]]:
+def _workers(url: str, workers: int, concurrency: int) -> Generator[subprocess.Popen[str]]:
     """A process with so many workers, until the end of the block."""
     command = [sys.executable, "-m", "benchmarks.fleet_process", url, str(workers), str(concurrency)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -143,57 +140,52 @@ def _processor(bench: Bench) -> Iterator[Row]:
     say("CPU of one worker")
     url = bench.database("processor")
     holdfast.open(url).close()
-    full, empty = list[tuple[float, float, int]](), list[tuple[float, float, int]]()
-    begun: list[float] = []
-    _filled_and_done(url, 0)
+    found: dict[int, list[Cost]] = {0: [], EACH: []}
     for _ in range(min(ROUNDS, MOST_ROUNDS)):
-        begin, *found = _filled_and_done(url, EACH)
-        full.append((found[0], found[1], int(found[2])))
-        begun.append(begin)
-        begin, *found = _filled_and_done(url, 0)
-        empty.append((found[0], found[1], int(found[2])))
-        begun.append(begin)
+        for steps, costs in found.items():
+            costs.append(_worked(url, steps))
         say(".")
-    worker, server, events = (min(one[0] for one in full), min(one[1] for one in full), full[0][2])
-    each, theirs = worker / events * 1e6, server / events * 1e6
+    worker, server, begin = ({n: min(one[i] for one in costs) for n, costs in found.items()} for i in range(3))
+    events = EACH + 2
+    each, theirs = worker[EACH] / events, server[EACH] / events
     name = "CPU an event in a worker"
     yield Row(name=name, measured=each, unit="µs", compare=theirs, beside="in the server", goal=at_most(2.2))
-    bare = min(one[0] for one in empty)
-    step = (worker - bare) / (FILLED * EACH) * 1e6
-    whole = (bare / FILLED + min(begun)) * 1e6
+    step, begun = (worker[EACH] - worker[0]) / EACH, min(begin.values())
+    whole = begun + worker[0]
     name = "begin, claim and end of an empty task, CPU"
     yield Row(name=name, measured=whole, unit="µs", compare=step, beside="a step", goal=at_most(4))
-    yield Row(name="begin of a task, CPU", measured=min(begun) * 1e6, unit="µs", compare=step, beside="a step")
-    bare_server = min(one[1] for one in empty) / FILLED * 1e6
-    yield Row(name="claim and end of an empty task, CPU of the server", measured=bare_server, unit="µs")
+    yield Row(name="begin of a task, CPU", measured=begun, unit="µs", compare=step, beside="a step")
+    yield Row(name="claim and end of an empty task, CPU of the server", measured=server[0], unit="µs")
 
 
-def _filled_and_done(url: str, steps: int) -> tuple[float, float, float, int]:
-    """Seconds of CPU to begin a task; of the worker and of the server to work on all of them; events they wrote."""
+Cost = tuple[float, float, float]
+"""Microseconds of CPU for a task: of the worker, of the server, and of the process that began it."""
+
+
+def _worked(url: str, steps: int) -> Cost:
+    """Work on many tasks, of which the first ones warm the worker up."""
     with holdfast.open(url) as app:
-        app.start(at_once, {"steps": 0}, id=f"first-{next(_ids)}")
         takes = list[float]()
         for _ in range(FILLED):
             began = time.thread_time()
             app.start(at_once, {"steps": steps}, id=f"filled-{next(_ids)}")
             takes.append(time.thread_time() - began)
     with psycopg.connect(url, autocommit=True) as watch:
-        events, name = _row(watch, _EVENTS)[0], watch.info.dbname
         watch.execute("checkpoint")
         with _workers(url, 1, 100) as process:
-            before = _burnt(process.pid), _server_burnt(watch, name)
+            while (left := _row(watch, _LEFT)[0]) > FILLED * 2 // 3:
+                time.sleep(0.005)
+            mine, theirs = _burnt(process.pid), _server_burnt(watch)
             _until_done(watch)
-            worker = _burnt(process.pid) - before[0]
-            server = _server_burnt(watch, name) - before[1]
-        return statistics.median(takes), worker, server, _row(watch, _EVENTS)[0] - events
+            mine, theirs = _burnt(process.pid) - mine, _server_burnt(watch) - theirs
+    return mine / left * 1e6, theirs / left * 1e6, statistics.median(takes) * 1e6
 
 
 def _burnt(pid: int) -> float:
-    """Seconds of CPU that a process has had."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
+    """Seconds of CPU that the threads of a process have had, those that have ended left out."""
+    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
-def _server_burnt(watch: psycopg.Connection[Any], name: str) -> float:
-    """Seconds of CPU of the server's processes that serve this database, or all."""
-    return sum(_burnt(pid) for (pid,) in watch.execute(_BACKENDS, (name,)).fetchall())
+def _server_burnt(watch: psycopg.Connection[Any]) -> float:
+    """Seconds of CPU of the server's processes, but for the one that answers us."""
+    return sum(_burnt(pid) for (pid,) in watch.execute(_BACKENDS, (watch.info.dbname,)).fetchall())
