@@ -186,6 +186,21 @@ RESTART_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
 """How long a process waits at the most before it tries again to get back a connection that proves it alive."""
 
+TURN_SECONDS = 0.002
+"""How long it takes a worker to ask for tasks, at the least."""
+
+ASKS_PER_TURN = 2
+"""How many times that, as measured, a worker waits for each one whose turn to ask is before its own."""
+
+TURNS_SECONDS = 0.5
+"""How long a worker waits for its turn at the most, however many there are."""
+
+MAX_WORKERS_TAKING_TURNS = 1_000
+"""How many workers take turns. With more of them, some ask at the same time."""
+
+QUIET_SECONDS = 1.0
+"""How long a worker doesn't look by itself, at the most, because another one found nothing to do."""
+
 BEATS_PER_LEASE = 5
 """How often a process lets itself be heard of within its lease."""
 

@@ -65,10 +65,16 @@ def _text_fields(kind: type[Event]) -> frozenset[str]:
 _TEXT_FIELDS: dict[type[Event], frozenset[str]] = {}
 
 
+_TEXTLESS = frozenset((type(None), bool, int, float, bytes, Raw, type(UNSET)))
+"""Types of values that hold no text; asked first, because most fields are of one."""
+
+
 def _check_text(name: str, value: object) -> None:
     if type(value) is str:
         if not value.isascii():
             names.encodable(value, name)
+    elif type(value) in _TEXTLESS:
+        return
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[str, object]", value).items():
             _check_text(f"key in {name}", key)

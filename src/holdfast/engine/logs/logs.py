@@ -236,13 +236,13 @@ class Logs:
             for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
         ]
 
-    def create(self, name: str, events: Sequence[Event], also: tuple[Write, ...] = ()) -> Log:
+    def create(self, name: str, events: Sequence[Event]) -> Log:
         """Begin a log. Conflict if there is one of that name; or was, unless it is one that may begin again."""
         log = Log(self, name)
         stone = self.store.tombstone(name) if begins_again(name) else None
         if stone is not None:
             log.head = Head(stone.seq, stone.digest)
-        log.append(events, origin=Origin(None, log.head.seq), also=also)
+        log.append(events, origin=Origin(None, log.head.seq))
         return log
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:

@@ -15,12 +15,13 @@ from psycopg.types.numeric import Int8
 from holdfast.core.errors import StoreError
 from holdfast.store.postgres import queries as q
 from holdfast.store.postgres.connections import Connections
+from holdfast.store.queues import LoneWakeListener
 
 FIRST_PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 0.5
 
 
-class PollingListener:
+class PollingListener(LoneWakeListener):
     """Looks for tasks that were made ready since the last look."""
 
     def __init__(self, links: Connections) -> None:

@@ -609,9 +609,15 @@ values (%(name)s, %(serves)s, clock_timestamp(), %(machine)s, %(process)s, %(lea
 _ARRIVED = """
 ) on conflict (name) do update set serves = excluded.serves, beat = excluded.beat, machine = excluded.machine,
   process = excluded.process, lease = excluded.lease, gone = false, incarnation = excluded.incarnation
+returning array(
+  select name from {s}.holders
+  where serves <> '' and not gone and beat > clock_timestamp() - make_interval(secs => lease) limit %(most)s
+)
 """
 ARRIVE = _NOTED + _ARRIVE + "pg_postmaster_start_time()" + _ARRIVED
 ARRIVE_BY_LEASE = _ARRIVE + "null" + _ARRIVED
+
+NOTIFY = "select pg_notify(%(channel)s, %(payload)s)"
 
 GOODBYE = "update {s}.holders set gone = true, serves = '' where name = %(name)s"
 
