@@ -22,6 +22,7 @@ PLOTS = {
     "resume": ("From a kill back to the next turn", "turns of two messages of 1 KB", "milliseconds", True),
     "storage": ("Bytes on disk for a turn of 2 KB", "turns so far", "bytes a turn", True),
     "growth-one": ("One task beside a full table, PostgreSQL", "events in the table", "steps a second", False),
+    "turns": ("A turn that hands its whole history on", "turns of two messages", "microseconds of CPU", True),
     "growth-many": ("200 tasks at once beside a full table", "events in the table", "steps a second", False),
 }
 
