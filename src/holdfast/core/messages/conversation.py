@@ -6,6 +6,7 @@ What a form cannot carry, `losses` names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -72,7 +73,7 @@ def joined(parts: Iterable[list[dict[str, Any]]], form: Form) -> list[dict[str, 
     """Join parts that were written in this form to a whole conversation. What is in it is still that of the parts."""
     if form == "anthropic":
         return anthropic.opened(anthropic.joined(parts))
-    return [item for part in parts for item in part]
+    return list(chain.from_iterable(parts))
 
 
 def losses(messages: Sequence[Message], form: Form) -> list[str]:
