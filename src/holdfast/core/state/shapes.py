@@ -315,7 +315,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     @property
     def entries(self) -> int:
         """How many things its containers hold."""
-        return sum(len(getattr(self, name)) for name in _CONTAINERS)
+        return sum(len(getattr(self, name)) for name in CONTAINERS)
 
     def sketch(self) -> State:
         """A state that what an agent says may be applied to: only what sayings change is copied."""
