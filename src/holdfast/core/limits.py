@@ -309,8 +309,11 @@ CACHE_STATE_BYTES = 4_096
 CACHE_MESSAGE_BYTES = 512
 """What a message in memory takes beside its text, about."""
 
-CACHE_FACTOR = 3
-"""How much more a state takes in memory than its events in the log, about."""
+CACHE_ENTRY_BYTES = 640
+"""What a step of a state takes in memory beside its text, about; other things in it take less."""
+
+CACHE_LARGE_FACTOR = 8
+"""How many times the whole cache one large state may take. The newest large state is kept beside the others."""
 
 CACHE_SIZED_BYTES = 64 * 1024
 """A state is measured when its log has grown by this much, and by its own size; until then its events are counted."""

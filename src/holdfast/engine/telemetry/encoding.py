@@ -222,7 +222,7 @@ def encode_metric(metric: Metric, start_us: int, at_us: int) -> bytes:
         return _field(2, told + _field(9, points + _CUMULATIVE))
     points = b"".join(
         _field(1, _number(dict(labels), value, start_us if isinstance(metric, Counter) else 0, at_us))
-        for labels, value in list(metric.points.items())
+        for labels, value in metric.points.copy().items()
     )
     if isinstance(metric, Gauge):
         return _field(2, told + _field(5, points))
