@@ -17,11 +17,19 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Unpack
 
-from holdfast import App, TaskCollected, TaskNotFound
+from holdfast import App, MissingExtra, StoreError, TaskCollected, TaskNotFound
 from holdfast.core.errors import InvalidValue
 from holdfast.dispatch import Pump, Which
+
+if find_spec("celery") is None:
+    raise MissingExtra(
+        "celery is not installed", hint="from a checkout: pip install 'path/to/holdfast[celery,postgres]'"
+    )
+
+from celery import signals
 
 NAME = "holdfast.work"
 """What the Celery task is called in messages."""
@@ -37,6 +45,7 @@ def task(celery: Any, open: Callable[[], App], *, name: str = NAME, **options: A
     task's name in messages. Default: holdfast.work. Other options are Celery's: `queue`, `priority` …
     """
     opened = _Opened(open)
+    signals.worker_process_init.connect(opened.early, weak=False)
 
     @celery.task(name=name, ignore_result=True, acks_late=False, **options)
     def work(id: str) -> str:
@@ -83,6 +92,15 @@ class _Opened:
         self._open = open
         self._lock = threading.Lock()
         self._app: tuple[int, App] | None = None
+
+    def early(self, **_: Any) -> None:
+        """Open in a child of a worker before its first message comes; if that fails, the message will tell."""
+
+        def open_quietly() -> None:
+            with contextlib.suppress(StoreError):
+                self.app()
+
+        threading.Thread(target=open_quietly, name="holdfast-open", daemon=True).start()
 
     def app(self) -> App:
         with self._lock:
