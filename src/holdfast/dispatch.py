@@ -18,12 +18,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from holdfast import Agent, App, Queue, StoreClosed, StoreError
-from holdfast.core import durations, limits
-from holdfast.core.durations import Duration
 from holdfast.core.errors import Diverged
+from holdfast.engine.reading.values import Duration, seconds as as_seconds
+
+LOOK_SECONDS = 0.2
+"""How often the store is asked for tasks that are due."""
+
+LOOK_SHARE = 10
+"""It rests for so many times as long as a look took, if that is longer."""
+
+AGAIN_SECONDS = 5.0
+"""How long a task that was given may stay untaken before it is given again."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
 """How long it waits before it tries again what failed: a store that can't be reached, a broker that is away."""
@@ -51,7 +59,7 @@ def due(app: App, *, seconds: Duration | None = None, **which: Unpack[Which]) ->
     those the app was opened with. The store is asked every 0.2 s, by index. While it can't be reached, nothing is
     given.
     """
-    until = None if seconds is None else time.monotonic() + durations.seconds(seconds, "seconds")
+    until = None if seconds is None else time.monotonic() + as_seconds(seconds, "seconds")
     return _due(_DueTasks(app, **which), until)
 
 
@@ -144,19 +152,10 @@ class Pump:
 class _DueTasks:
     """Looks for tasks that are due, and remembers which of them were given and not taken yet."""
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        agents: Sequence[Agent] | None = None,
-        queues: Sequence[str | Queue] | None = None,
-        namespaces: Sequence[str] | Literal["*"] | None = None,
-        again: Duration = limits.DUE_AGAIN_SECONDS,
-        limit: int = limits.DUE_TASKS,
-    ) -> None:
+    def __init__(self, app: App, *, again: Duration = AGAIN_SECONDS, **asked: Any) -> None:
         self._app = app
-        self._ask = lambda: app.due(agents, queues=queues, namespaces=namespaces, limit=limit)
-        self._again = durations.seconds(again, "again", above_zero=True)
+        self._asked = asked
+        self._again = as_seconds(again, "again", above_zero=True)
         self._found: dict[str, int] = {}
         self._given: dict[str, tuple[int, float]] = {}
         """The seq at which a task was given, and when."""
@@ -169,7 +168,7 @@ class _DueTasks:
             raise StoreClosed("the app is closed, so no task is due", hint="open the store again")
         began = time.monotonic()
         try:
-            self._found = self._ask()
+            self._found = self._app.due(**self._asked)
         except (StoreClosed, Diverged):
             raise
         except StoreError as error:
@@ -201,4 +200,4 @@ class _DueTasks:
         if self._trouble:
             _log.warning("due tasks: the store is back")
         self._trouble, self._pause = "", 0.0
-        self._next = now + max(limits.DUE_SECONDS, limits.DUE_SHARE * took)
+        self._next = now + max(LOOK_SECONDS, LOOK_SHARE * took)

@@ -17,6 +17,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Unpack
 
@@ -29,7 +30,7 @@ if find_spec("celery") is None:
         "celery is not installed", hint="from a checkout: pip install 'path/to/holdfast[celery,postgres]'"
     )
 
-from celery import signals
+_signals: Any = import_module("celery.signals")  # it has no types
 
 NAME = "holdfast.work"
 """What the Celery task is called in messages."""
@@ -45,7 +46,7 @@ def task(celery: Any, open: Callable[[], App], *, name: str = NAME, **options: A
     task's name in messages. Default: holdfast.work. Other options are Celery's: `queue`, `priority` …
     """
     opened = _Opened(open)
-    signals.worker_process_init.connect(opened.early, weak=False)
+    _signals.worker_process_init.connect(opened.early, weak=False)
 
     @celery.task(name=name, ignore_result=True, acks_late=False, **options)
     def work(id: str) -> str:

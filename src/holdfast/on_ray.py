@@ -16,20 +16,20 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from msgspec import Struct
 
 import holdfast
-from holdfast import Agent, InvalidValue, MissingExtra, Queue, StoreError
-from holdfast.core import durations, limits
-from holdfast.core.durations import Duration
+from holdfast import Agent, InvalidValue, MissingExtra, Queue, Retention, Schedule, StoreError
+from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
 if find_spec("ray") is None:
     raise MissingExtra("ray is not installed", hint="from a checkout: pip install 'path/to/holdfast[postgres,ray]'")
 
-import ray
+ray: Any = import_module("ray")  # it has types for little of what is used here
 
 READY_SECONDS = 60.0
 """How long the first start of an actor may take."""
@@ -42,6 +42,17 @@ GRACE_SECONDS = 30.0
 
 PAUSE_SECONDS = 5.0
 """How long an actor waits at the most before it tries again to open a store that can't be reached."""
+
+
+class Given(TypedDict, total=False):
+    """What the workers are given besides their agents: see `app.worker`."""
+
+    concurrency: int
+    queues: Sequence[str | Queue] | None
+    namespaces: Sequence[str] | Literal["*"] | None
+    schedules: Sequence[Schedule]
+    max_deaths: int
+    gc: Retention | None
 
 
 class RayWorker(Struct, frozen=True, kw_only=True):
@@ -61,23 +72,18 @@ def workers(
     agents: Sequence[Agent],
     *,
     number: int = 1,
-    concurrency: int = limits.WORKER_CONCURRENCY,
-    queues: Sequence[str | Queue] | None = None,
-    namespaces: Sequence[str] | Literal["*"] | None = None,
-    max_deaths: int = limits.MAX_DEATHS,
     name: str = "",
     options: dict[str, Any] | None = None,
     opened: dict[str, Any] | None = None,
+    **given: Unpack[Given],
 ) -> RayWorkers:
     """Start so many actors that host a worker each, and return when all of them work.
 
-    `url`: the store, as the actors' machines reach it. `agents`, `concurrency`, `queues`, `namespaces` and `max_deaths`
-    are as for `app.worker`. `name`: a name under which the workers outlive this program, and under which another call
-    with the same name finds them. Default: they end with this program. `options`: options of Ray actors, such as
-    `num_cpus`, `resources` and `runtime_env`. `opened`: other options of `holdfast.open`.
+    `url`: the store, as the actors' machines reach it. `agents` and what is not named here are as for `app.worker`:
+    `concurrency`, `queues`, `namespaces`, `schedules`, `max_deaths`, `gc`. `name`: a name under which the workers
+    outlive this program, and under which another call finds them. Default: they end with this program. `options`:
+    options of Ray actors, such as `num_cpus`, `resources` and `runtime_env`. `opened`: options of `holdfast.open`.
     """
-    given: dict[str, Any] = {"concurrency": concurrency, "queues": queues, "namespaces": namespaces}
-    given["max_deaths"] = max_deaths
     if isinstance(agents, Agent) or not all(isinstance(one, Agent) for one in agents) or not agents:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
     made = RayWorkers(lambda: (url, [*agents], given, opened or {}), name, options or {})
@@ -119,16 +125,18 @@ class RayWorkers:
         except BaseException:
             self._stop(more, 0)
             raise
-        self._stop(self._actors[number:], durations.seconds(grace, "grace"))
+        self._stop(self._actors[number:], as_seconds(grace, "grace"))
 
     def stop(self, *, grace: Duration = GRACE_SECONDS) -> None:
         """Stop all of them: tasks under way stop after their step and are released, at most after `grace`."""
-        self._stop(list(self._actors), durations.seconds(grace, "grace"))
+        self._stop(list(self._actors), as_seconds(grace, "grace"))
 
     def status(self) -> list[RayWorker]:
         """Return how each worker is: its machine and process, what it works on, what it has counted."""
         asked = [one.status.remote() for one in self._actors]
-        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_SECONDS) if asked else ([], [])
+        if not asked:
+            return []
+        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_SECONDS)
         return [_answer(one, place, one in ready) for place, one in enumerate(asked)]
 
     def metrics(self) -> str:

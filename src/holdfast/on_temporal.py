@@ -21,9 +21,8 @@ from importlib.util import find_spec
 from typing import Any, Unpack
 
 from holdfast import App, InvalidValue, MissingExtra, TaskCollected, TaskNotFound
-from holdfast.core import durations
-from holdfast.core.durations import Duration
 from holdfast.dispatch import Pump, Which
+from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
 if find_spec("temporalio") is None:
     raise MissingExtra(
@@ -122,13 +121,14 @@ def worker(
 
     `concurrency`: how many tasks it works on at a time. Default 100. Other options are those of Temporal's Worker.
     """
+    settings: dict[str, Any] = {"max_cached_workflows": 0, **options}  # so nothing waits for a worker that is gone
     return Worker(
         client,
         task_queue=task_queue,
         activities=[work_activity(app)],
         workflows=[TaskWorkflow],
         max_concurrent_activities=concurrency,
-        **{"max_cached_workflows": 0, **options},  # nothing waits for a worker that is gone
+        **settings,
     )
 
 
@@ -145,7 +145,7 @@ async def pump(
     `heartbeat`: how long a worker may be silent before its task is tried elsewhere. Default 5 s. A workflow that is
     still open is not started twice. The rest is as for `dispatch.due`.
     """
-    seconds, loop = durations.seconds(heartbeat, "heartbeat", above_zero=True), asyncio.get_running_loop()
+    seconds, loop = as_seconds(heartbeat, "heartbeat", above_zero=True), asyncio.get_running_loop()
     places = asyncio.Semaphore(STARTED_AT_ONCE)
 
     async def start(id: str) -> WorkflowHandle[Any, Any]:

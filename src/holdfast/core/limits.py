@@ -261,15 +261,6 @@ KEY_SPACE_LENGTH = 16
 DUE_TASKS = 1_000
 """How many tasks that are due a dispatcher is told of at most, before some of them are taken."""
 
-DUE_SECONDS = 0.2
-"""How often a dispatcher looks for tasks that are due."""
-
-DUE_SHARE = 10
-"""It rests for so many times as long as its look took, if that is longer."""
-
-DUE_AGAIN_SECONDS = 5.0
-"""How long a task that a dispatcher was told of may stay untaken before it is told again."""
-
 FOLLOW_SECONDS = 0.05
 """How often `follow` looks for new events."""
 
