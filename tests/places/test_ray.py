@@ -26,7 +26,7 @@ from holdfast import on_ray  # noqa: E402 — only where Ray is installed
 ROOT = Path(__file__).parents[2]
 TAKEN_OVER = 1.0
 SETTINGS = {"include_dashboard": False, "object_store_memory": 80 * 1024 * 1024}
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]  # warnings of Ray's own
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(400)]  # warnings of Ray's own
 
 
 @pytest.fixture
