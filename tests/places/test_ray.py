@@ -43,12 +43,20 @@ def cluster(tmp_path_factory):
     token = tmp_path_factory.mktemp("ray") / "token"
     token.write_text("0" * 64)
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_TOKEN_PATH": str(token)}
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SETTINGS})
+    made = started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SETTINGS}))
     environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
     ray.init(address=made.address, runtime_env=environment, logging_level="ERROR", log_to_driver=False)
     yield made
     ray.shutdown()
     made.shutdown()
+
+
+def started(start):
+    """Start a node. On a machine that others keep busy it may take longer than the 30 s that Ray waits."""
+    for _ in range(3):
+        with suppress(Exception):
+            return start()
+    return start()
 
 
 class Nodes:
@@ -59,7 +67,7 @@ class Nodes:
         self.all = [self._add() for _ in range(number)]
 
     def _add(self):
-        return self._cluster.add_node(num_cpus=4, **SETTINGS)
+        return started(lambda: self._cluster.add_node(num_cpus=4, **SETTINGS))
 
     def kill(self, node):
         """Kill a node and everything on it: as when the machine is switched off."""
