@@ -209,7 +209,7 @@ def test_named_workers_outlive_their_program_and_are_found_by_the_next(cluster, 
         assert app.workers() == []
 
 
-def test_what_cannot_work_is_refused(cluster, postgres_url, world, texts):
+def test_what_cannot_work_is_refused(cluster, postgres_url, world):
     agents = agents_at(world.address)
     for odd in (agents[0], [], ["steady"]):
         with pytest.raises(InvalidValue, match="is not a list of agents"):
