@@ -276,6 +276,9 @@ SECRET_LENGTH = 4
 KEY_SPACE_LENGTH = 16
 """Letters of a store's id that a task's first event has, and that its idempotency keys cover."""
 
+DUE_TASKS = 1_000
+"""How many tasks that are due a dispatcher is told of at most, before some of them are taken."""
+
 FOLLOW_SECONDS = 0.05
 """How often `follow` looks for new events."""
 

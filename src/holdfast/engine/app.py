@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from holdfast.engine.records.records import Records
     from holdfast.engine.telemetry.collector import Otlp
     from holdfast.engine.telemetry.telemetry import Telemetry
+    from holdfast.engine.workers.delivered import Delivery
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
@@ -615,6 +616,50 @@ class App:
             max_deaths=max_deaths,
             gc=gc,
             name=name,
+        )
+
+    def due(
+        self,
+        agents: Sequence[Agent] | None = None,
+        *,
+        queues: Sequence[str | Queue] | None = None,
+        namespaces: Sequence[str] | Literal["*"] | None = None,
+        limit: int = limits.DUE_TASKS,
+    ) -> dict[str, int]:
+        """Return the tasks that a worker could take now, by id, each with the seq of its last event. None is taken.
+
+        They are new, woken or lost tasks of these agents, queues and namespaces, which are given as for `worker`; first
+        those of high priority. The id of another namespace has that before it: `tenant!id`. `limit`: how many at most.
+        """
+        from holdfast.engine.workers import due, factory
+
+        tenants = factory.tenants(self.namespace, namespaces)
+        return due.due(self._dispatcher, agents, self.queues.named(queues), tenants, limit)
+
+    def work(
+        self, id: str, *, hold: Duration = limits.WORKER_HOLD_SECONDS, max_deaths: int = limits.MAX_DEATHS
+    ) -> TaskState:
+        """Work on a task if it is due and no other process has it: what a dispatcher calls with an id of `due`.
+
+        Otherwise the task is given back as it is. Unlike `resume`, it reopens nothing: a message that comes late or
+        twice does no harm. Its agent is one the app was opened with. While the store cannot be reached, it keeps
+        trying. `hold` and `max_deaths` are as for `worker`. `tenant!id` names a task of another namespace.
+        """
+        delivery = self._delivery(id, hold, max_deaths)
+        return TaskState(delivery.work(), delivery.logs, delivery.typed_result)
+
+    async def awork(
+        self, id: str, *, hold: Duration = limits.WORKER_HOLD_SECONDS, max_deaths: int = limits.MAX_DEATHS
+    ) -> TaskState:
+        """`work`, awaited: an `async` agent works on the running event loop, a `def` agent in a thread."""
+        delivery = self._delivery(id, hold, max_deaths)
+        return TaskState(await delivery.work_async(), delivery.logs, delivery.typed_result)
+
+    def _delivery(self, id: str, hold: Duration, max_deaths: int) -> Delivery:
+        from holdfast.engine.workers import delivered
+
+        return delivered.delivery(
+            self._dispatcher, self.namespace, id, hold=seconds(hold, "hold"), max_deaths=max_deaths
         )
 
     def workers(self) -> builtins.list[LiveWorker]:
