@@ -137,7 +137,12 @@ class Page:
         return status, json.loads(text) if text else None
 
     def raw(self, method, path, body=None, headers=None, token=None):
-        """Status, headers and body of one request. Headers are a dict, or pairs that may be doubled."""
+        """Status, headers and body of one request, as text. Headers are a dict, or pairs that may be doubled."""
+        status, answered, told = self.bytes(method, path, headers, token, body)
+        return status, answered, told.decode()
+
+    def bytes(self, method, path, headers=None, token=None, body=None):
+        """The same, with the body as it was sent."""
         bearer = self.token if token is None else token
         sent = [("Host", f"127.0.0.1:{self.port}")]
         sent += [("Authorization", f"Bearer {bearer}")] if bearer else []
@@ -155,7 +160,7 @@ class Page:
             connection.putheader("Content-Length", str(len(data)))
             connection.endheaders(data)
             answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, answer.headers, answer.read()
         finally:
             connection.close()
 

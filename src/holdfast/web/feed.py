@@ -22,9 +22,9 @@ from holdfast.engine.lists.watch import TaskChange
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web import reading
-from holdfast.web.gate import Denied
-from holdfast.web.site import Site
+from holdfast.web.access.gate import Denied
+from holdfast.web.reading import tasks
+from holdfast.web.requests.site import Site
 
 T = TypeVar("T")
 
@@ -238,7 +238,7 @@ class TaskFeed(_Shared):
         if row is None:
             raise TaskNotFound(self.id)
         dead = self.site.app.is_interrupted(row)
-        return {"status": row.status, "holder": reading.holder_json(row.holder), "interrupted": dead}
+        return {"status": row.status, "holder": tasks.holder_json(row.holder), "interrupted": dead}
 
     async def _group(self, after: int) -> tuple[int, bytes]:
         """The next events after a seq, up to 500, written out once for all who are at the same place."""
@@ -261,13 +261,13 @@ class TaskFeed(_Shared):
 
         def told(went: Waterfall) -> dict[str, Any]:
             changed = {*_touched(events, went, after)}
-            rows = [reading.step_row(row) for key, row in went.rows.items() if key in changed]
-            more = {"steps": rows, "lanes": reading.lanes(went), "stages": list(went.stages)}
-            return {**more, "header": reading.header(app, app.get(self.id), went, is_now=True)}
+            rows = [tasks.step_row(row) for key, row in went.rows.items() if key in changed]
+            more = {"steps": rows, "lanes": tasks.lanes(went), "stages": list(went.stages)}
+            return {**more, "header": tasks.header(app, app.get(self.id), went, is_now=True)}
 
         data = {
-            "rows": [reading.row_of(app, one) for one in events],
-            "deltas": reading.deltas_of(app, self.id, after, last),
+            "rows": [tasks.row_of(app, one) for one in events],
+            "deltas": tasks.deltas_of(app, self.id, after, last),
         }
         return last, frame("rows", data | self.site.went(self.id, told), str(last))
 
@@ -341,8 +341,8 @@ class Pulse(_Shared):
             return None
         waiting = self.numbers.get("inbox", 0)
         if cursor != self._cursor:
-            waiting = sum(1 for _ in islice(app.inbox(), reading.MOST_INBOX))
+            waiting = sum(1 for _ in islice(app.inbox(), tasks.MOST_INBOX))
         self._cursor = cursor
-        numbers = reading.counted(app)
+        numbers = tasks.counted(app)
         del numbers["as_of"]
         return {**numbers, "inbox": waiting}

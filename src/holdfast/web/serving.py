@@ -20,10 +20,10 @@ from msgspec import Struct
 from holdfast import App
 from holdfast.core.errors import HoldfastError, InvalidValue, WebOpen
 from holdfast.engine.reading import values
+from holdfast.web.access.gate import Gate, Person, is_loopback, own_hosts
+from holdfast.web.access.sessions import LEAST_TOKEN_LENGTH, Sessions
 from holdfast.web.asgi import API, PageApp
-from holdfast.web.gate import Gate, Person, is_loopback, own_hosts
-from holdfast.web.sessions import LEAST_TOKEN_LENGTH, Sessions
-from holdfast.web.site import Known, Settings, Site
+from holdfast.web.requests.site import Known, Settings, Site
 
 PORT = 7433
 TRIED_PORTS = 20

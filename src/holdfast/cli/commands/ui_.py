@@ -14,7 +14,7 @@ from holdfast.core.errors import StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast.web.asgi import PageApp
-    from holdfast.web.site import Known
+    from holdfast.web.requests.site import Known
 
 
 @command("ui")
@@ -59,8 +59,8 @@ def ui_(
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
-    from holdfast.web.gate import is_loopback
-    from holdfast.web.site import Settings
+    from holdfast.web.access.gate import is_loopback
+    from holdfast.web.requests.site import Settings
 
     if link_only:
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
@@ -88,7 +88,7 @@ def ui_(
 
 def _known(environment: Environment, target: str | None) -> Known:
     """The agents and tools of the file that was named; none without one."""
-    from holdfast.web.site import Known
+    from holdfast.web.requests.site import Known
 
     if target is None:
         return Known()

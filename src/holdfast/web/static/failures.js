@@ -6,10 +6,8 @@ import { addressOf } from "./route.js";
 import { calm, clock, duration, plural, shown, value } from "./text.js";
 import { copy } from "./copy.js";
 import { asPytest } from "./pytest.js";
+import { failing } from "./tally.js";
 import { openValue } from "./values.js";
-
-/** Steps that failed, or failed on the way. */
-export const failing = (steps) => steps.filter((one) => one.bars.some(([kind]) => kind === "failed") || one.status === "failed");
 
 export function failures(known, reads, goTo, page) {
   const bad = failing([...known.steps.values()]);

@@ -1,19 +1,16 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
 import { get, post, Problem, save } from "./api.js";
-import { conversation, counted, readChat } from "./chat.js";
 import { copy, copyAs } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
-import { failing, failures } from "./failures.js";
 import { rowsOf } from "./folds.js";
 import { icon, status } from "./icons.js";
-import { card } from "./inbox.js";
 import { legend } from "./keys.js";
-import { artifacts, knowledge } from "./knowledge.js";
 import { mapped, Moments, plain } from "./moments.js";
 import { addressOf, ask, go } from "./route.js";
 import { panel, sections } from "./state.js";
+import { counted, failing } from "./tally.js";
 import { ago, clock, duration, money, name, number, plural, shown, value } from "./text.js";
 import { foldRow, lane, marks, nameOf, noteRow, overlay, row, scale } from "./waterfall.js";
 
@@ -24,6 +21,20 @@ const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
 const CHILD_AGAIN_MS = 2000;
 const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["knowledge", "Decisions & facts"], ["artifacts", "Artifacts"], ["failures", "Failures"], ["events", "Events"]];
+
+/** What a tab, or a task that waits for a person, needs beside the timeline. It is loaded when it is first shown. */
+const PARTS = { chat: () => import("./chat.js"), failures: () => import("./failures.js"), knowledge: () => import("./knowledge.js"), inbox: () => import("./inbox.js") };
+const LATER = { conversation: "chat", failures: "failures", knowledge: "knowledge", artifacts: "knowledge" };
+const loaded = new Map();
+
+/** A part, null until it is there; `draw` is called then. */
+function part(which, draw) {
+  if (!loaded.has(which)) {
+    loaded.set(which, null);
+    PARTS[which]().then((found) => { loaded.set(which, found); draw(); }, () => loaded.delete(which));
+  }
+  return loaded.get(which);
+}
 
 export function task(page, to) {
   const id = to.id;
@@ -244,7 +255,7 @@ export function task(page, to) {
     return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
   }
 
-  const pace = (header) => part(header, known.docs.now);
+  const pace = (header) => shareDone(header, known.docs.now);
 
   function crumb(header) {
     const more = [];
@@ -313,7 +324,8 @@ export function task(page, to) {
 
   function needs(header) {
     if (broken() || !header.is_now || !header.inbox.length) return null;
-    return h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => card(page, one, { short: true })));
+    const cards = part("inbox", page.draw);
+    return cards && h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => cards.card(page, one, { short: true })));
   }
 
   function failed(header) {
@@ -350,17 +362,22 @@ export function task(page, to) {
   function content() {
     const writers = moments.writers(seq());
     if (view.tab === "state") return sections(known.docs.now, writers, goTo);
-    if (view.tab === "knowledge") return knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
-    if (view.tab === "artifacts") return artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
     if (view.tab === "events") return h("div", { class: view.at ? "work" : "" }, h("section", { class: "panel" }, eventsHead(), events(true)), view.at ? raw() : null);
-    if (view.tab === "conversation") {
-      known.messages = tabled("conversation", () => readChat(get, path, view.at));
-      return conversation(known, known.header.agent, goTo, page);
+    if (LATER[view.tab]) {
+      const found = part(LATER[view.tab], page.draw);
+      return found ? later(found, writers) : h("p", { class: "plain muted" }, "Loading …");
     }
-    if (view.tab === "failures") return failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
     return h("div", { class: "work" }, h("div", null, timeline(), legend([["← →", "one event"], ["⇧← ⇧→", "one step"], ["j k", "rows"], ["f", "fork here"], ["d", "diff"], ["e", "events"], [".", "now"], ["y", "copy link"]])),
       h("div", { class: "side" }, view.step ? inspector() : null,
         panel({ seq: seq(), now: known.docs.now, before: known.docs.before, since: known.docs.since || 0, event: known.rows[seq() - 1], whole: known.whole, toggle: (whole) => { known.whole = whole; page.draw(); }, goTo, writers })));
+  }
+
+  function later(found, writers) {
+    if (view.tab === "knowledge") return found.knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
+    if (view.tab === "artifacts") return found.artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
+    if (view.tab === "failures") return found.failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
+    known.messages = tabled("conversation", () => found.readChat(get, path, view.at));
+    return found.conversation(known, known.header.agent, goTo, page);
   }
 
   function timeline() {
@@ -532,7 +549,7 @@ function due(iso) {
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
 
 /** How much of a task is done, by its plan; 0 if that is not known, or it has ended. */
-function part(header, doc) {
+function shareDone(header, doc) {
   const plan = doc && doc.get("plan");
   if (!plan || !plan.length || ["completed", "failed", "cancelled"].includes(header.status)) return 0;
   return plan.filter((one) => plain(one).done).length / plan.length;

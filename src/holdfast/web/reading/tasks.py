@@ -17,10 +17,10 @@ from holdfast.engine.reading.inbox import InboxItem, remedies
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.contents import value_of
-from holdfast.web.filters import FIELDS, filters_of
-from holdfast.web.gate import RIGHTS
-from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
+from holdfast.web.access.gate import RIGHTS
+from holdfast.web.reading.contents import value_of
+from holdfast.web.requests.filters import FIELDS, filters_of
+from holdfast.web.requests.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
 
 SHOWN = 120
 """How many characters of a value a row has."""

@@ -16,7 +16,7 @@ from holdfast import Agent, App, Tool
 from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
-from holdfast.web.sessions import Sessions
+from holdfast.web.access.sessions import Sessions
 
 T = TypeVar("T")
 

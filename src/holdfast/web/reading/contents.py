@@ -17,7 +17,7 @@ from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json as event_json, value_in
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
+from holdfast.web.requests.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
 
 LARGE = 2_048
 """Values with more characters than this are shown by their beginning."""
