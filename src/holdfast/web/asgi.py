@@ -18,12 +18,13 @@ from starlette.responses import Response, StreamingResponse
 from holdfast import App, __version__
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError, WebOpen
+from holdfast.core.errors.commands import in_commands
 from holdfast.engine.reading import values
 from holdfast.web import page
 from holdfast.web.access.gate import Authorize, Denied, Gate, Person, Right, Scope
 from holdfast.web.acting import acts, bulk
 from holdfast.web.feed import Feeds
-from holdfast.web.reading import contents, places, tasks
+from holdfast.web.reading import contents, inbox, places, tasks
 from holdfast.web.requests.shapes import (
     AnswerAct,
     ApprovalAct,
@@ -127,9 +128,9 @@ ROUTES = (
     PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", tasks.export),
     PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
     PageRoute("GET", f"{API}/compare", "look", tasks.compare),
-    PageRoute("GET", f"{API}/inbox", "look", tasks.inbox),
+    PageRoute("GET", f"{API}/inbox", "look", inbox.entries),
     PageRoute("GET", f"{API}/workers", "look", places.workers),
-    PageRoute("GET", f"{API}/tasks/{{id}}/origins/{{call}}", "look", contents.origins_of),
+    PageRoute("GET", f"{API}/inbox/{{task}}/{{call}}", "look", inbox.known),
     PageRoute("GET", f"{API}/audit", "look", places.audit),
     PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
     PageRoute("POST", f"{API}/bulk", "admin", bulk.begin, BulkAct),
@@ -372,5 +373,6 @@ def _problem(status: int, code: str, detail: str, hint: str, details: dict[str, 
     """An error as RFC 9457 has it, with our code and remedy."""
     plain = {name: value for name, value in details.items() if isinstance(value, str | int | float | bool | None)}
     told = {"type": f"errors/{code}", "code": code, "title": code.replace("-", " "), "status": status}
-    body = values.dump({**told, "detail": detail, "hint": hint, "details": plain})
+    words = {"detail": in_commands(detail), "hint": in_commands(hint, details.get("id"))}
+    body = values.dump({**told, **words, "details": plain})
     return Response(body, status, {"cache-control": "no-store"}, "application/problem+json")

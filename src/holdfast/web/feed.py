@@ -23,7 +23,7 @@ from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import LoggedEvent
 from holdfast.web.access.gate import Denied
-from holdfast.web.reading import tasks
+from holdfast.web.reading import inbox, shown, tasks
 from holdfast.web.requests.site import Site
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ class TaskFeed(_Shared):
         if row is None:
             raise TaskNotFound(self.id)
         dead = self.site.app.is_interrupted(row)
-        return {"status": row.status, "holder": tasks.holder_json(row.holder), "interrupted": dead}
+        return {"status": row.status, "holder": shown.holder_json(row.holder), "interrupted": dead}
 
     async def _group(self, after: int) -> tuple[int, bytes]:
         """The next events after a seq, up to 500, written out once for all who are at the same place."""
@@ -266,7 +266,7 @@ class TaskFeed(_Shared):
             return {**more, "header": tasks.header(app, app.get(self.id), went, is_now=True)}
 
         data = {
-            "rows": [tasks.row_of(app, one) for one in events],
+            "rows": [shown.row_of(app, one) for one in events],
             "deltas": tasks.deltas_of(app, self.id, after, last),
         }
         return last, frame("rows", data | self.site.went(self.id, told), str(last))
@@ -341,7 +341,7 @@ class Pulse(_Shared):
             return None
         waiting = self.numbers.get("inbox", 0)
         if cursor != self._cursor:
-            waiting = sum(1 for _ in islice(app.inbox(), tasks.MOST_INBOX))
+            waiting = sum(1 for _ in islice(app.inbox(), inbox.MOST_INBOX))
         self._cursor = cursor
         numbers = tasks.counted(app)
         del numbers["as_of"]

@@ -1,6 +1,7 @@
 // The page: finds the session, shows the screen that the address names, and keeps the bar above it.
 
 import { connection, exchange, forget, get, login, Problem, stream } from "./api.js";
+import { commandLine } from "./copy.js";
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { onKeys, showKeys } from "./keys.js";
@@ -102,13 +103,48 @@ function ended() {
   return h("form", { class: "notice bad", role: "alert", onsubmit: enter }, h("span", null, "This session has ended: the page was started again, or 12 hours have passed. What you see stays. Print a new link with ", h("code", null, "holdfast ui --link")), h("span", { class: "grow" }), h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link" }), h("button", { class: "btn pri", type: "submit" }, "Continue"));
 }
 
+/** What went wrong, alone on the page: what happened, why, one command, ids that begin alike. */
 function problem(error) {
+  const [what, why] = parted(error.message);
+  const [aim, command] = /^(.*?)(?:: )?(holdfast .+)$/.exec(error.hint)?.slice(1) || [error.hint, ""];
+  const more = [why, aim.startsWith("to ") && command ? "" : aim].filter(Boolean).map(sentence).join(" ");
   return h("section", { class: "card alone", role: "alert" }, h("div", { class: "in" },
-    h("span", { class: "risk" }, error.code),
-    h("h1", null, shown(error.message)),
-    error.hint ? h("pre", { class: "code" }, shown(error.hint)) : null,
-    h("div", { class: "acts" }, h("button", { class: "btn pri", type: "button", onclick: () => location.reload() }, "Load again"), h("a", { class: "btn", href: addressOf("/") }, "All tasks")),
+    h("p", null, h("span", { class: "risk" }, error.code)),
+    h("h1", null, shown(sentence(what).replace(/\.$/, ""))),
+    more ? h("p", { class: "ink2" }, shown(more)) : null,
+    command ? h("div", { class: "acts" }, commandLine(command)) : null,
+    alike(error),
+    h("div", { class: "acts" }, h("a", { class: "btn pri", href: addressOf("/") }, "All tasks"), h("button", { class: "btn", type: "button", onclick: () => location.reload() }, "Load again")),
   ));
+}
+
+/** The first part of a message, and the rest: it begins after the first semicolon outside of quotes. */
+function parted(text) {
+  for (const { index } of text.matchAll(/; /g)) {
+    const before = text.slice(0, index).replace(/\w'(?=[a-z])/g, "");
+    if (before.split("'").length % 2 && before.split('"').length % 2) return [text.slice(0, index), text.slice(index + 2)];
+  }
+  return [text, ""];
+}
+
+const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.?!…]$/.test(text) ? "" : "."}`;
+
+/** Tasks whose ids begin like one that is not there; looked for once. */
+function alike(error) {
+  if (error.code !== "task-not-found" || !error.details.id) return null;
+  if (!error.near) {
+    error.near = [];
+    nearest(error.details.id).then((found) => { error.near = found; draw(); }, () => undefined);
+  }
+  return error.near.length ? h("p", { class: "sm" }, h("span", { class: "muted" }, "Ids that begin alike: "), error.near.map((one, index) => [index ? ", " : "", h("a", { class: "m under", href: addressOf(`/tasks/${encodeURIComponent(one)}`) }, shown(one))])) : null;
+}
+
+async function nearest(id) {
+  for (const length of [id.length - 1, Math.ceil(id.length / 2), 3]) {
+    const { tasks: found } = length > 0 ? await get("/search", { q: id.slice(0, length) }) : { tasks: [] };
+    if (found.length) return found.slice(0, 5).map((one) => one.id);
+  }
+  return [];
 }
 
 // Logging in
@@ -243,7 +279,10 @@ function failed(error) {
     forget();
     session = false;
     refused = null;
-  } else page.problem = error;
+  } else {
+    page.problem = error;
+    if (!away && session) listen("/stream", null, () => undefined); // the bar still counts what waits
+  }
   draw();
 }
 
