@@ -58,6 +58,7 @@ PACKING_LEVEL = 3
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 ANYONE = Person("", ())
+Patterns = list[tuple["PageRoute", list[str]]]
 
 
 class PageRoute(NamedTuple):
@@ -177,9 +178,10 @@ def asgi(app: App, *, authorize: Authorize, settings: Settings | None = None) ->
 class PageApp:
     """An ASGI 3 app. It needs no lifespan, and keeps nothing outside of itself."""
 
-    def __init__(self, site: Site, gate: Gate) -> None:
+    def __init__(self, site: Site, gate: Gate, routes: Iterable[PageRoute] | None = None) -> None:
         self.site = site
         self._gate = gate
+        self._patterns = _PATTERNS if routes is None else _patterns(routes)
         self._readers: CapacityLimiter | None = None
         self._feeds = Feeds(site)
 
@@ -211,7 +213,7 @@ class PageApp:
     async def _answered(self, scope: Scope, request: Request) -> Response:
         base, parts = _parts(scope)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        route, at, others = _found(method, parts)
+        route, at, others = _found(self._patterns, method, parts)
         is_shell = route is not None and route.handler is None and not route.path.startswith((API, _FILES))
         right = "look" if route is None else route.right
         person = self._gate.person(scope, right, is_shell=is_shell, now=time.monotonic())
@@ -309,10 +311,10 @@ def _parts(scope: Scope) -> tuple[str, list[str]]:
     return root, [unquote(part, errors="replace") for part in path.removeprefix("/").split("/")]
 
 
-def _found(method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, str], bool]:
+def _found(patterns: Patterns, method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, str], bool]:
     """The route of a path, what its names stand for, and whether the path has another method."""
     others = False
-    for route, pattern in _PATTERNS:
+    for route, pattern in patterns:
         if len(pattern) != len(parts):
             continue
         at = {want[1:-1]: part for want, part in zip(pattern, parts, strict=True) if want.startswith("{")}
@@ -323,7 +325,11 @@ def _found(method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, s
     return None, {}, others
 
 
-_PATTERNS = [(route, route.path.lstrip("/").split("/")) for route in ROUTES]
+def _patterns(routes: Iterable[PageRoute]) -> Patterns:
+    return [(route, route.path.lstrip("/").split("/")) for route in routes]
+
+
+_PATTERNS = _patterns(ROUTES)
 
 
 def _takes_gzip(request: Request) -> bool:

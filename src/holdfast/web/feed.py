@@ -23,7 +23,7 @@ from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import LoggedEvent
 from holdfast.web.access.gate import Denied
-from holdfast.web.reading import inbox, shown, tasks
+from holdfast.web.reading import everywhere, inbox, shown, tasks
 from holdfast.web.requests.site import Site
 
 T = TypeVar("T")
@@ -336,9 +336,12 @@ class Pulse(_Shared):
 
     def _count(self) -> dict[str, Any] | None:
         app = self.site.app
-        cursor = app.watch().cursor
+        cursor = app.watch().cursor  # of all namespaces
         if cursor == self._cursor and not self.numbers.get("by_status", {}).get("running"):
             return None
+        if self.site.spread():
+            self._cursor = cursor
+            return {**everywhere.counted(self.site), "place": cursor}
         waiting = self.numbers.get("inbox", 0)
         if cursor != self._cursor:
             waiting = sum(1 for _ in islice(app.inbox(), inbox.MOST_INBOX))

@@ -52,7 +52,7 @@ MOST_COMPARED = 2_000
 def about(call: PageCall) -> PageAnswer:
     """What this page is: version, store, namespace, who acts, and what they may."""
     settings = call.site.settings
-    told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only", "loopback")}
+    told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only", "loopback", "one_of_many")}
     known = call.site.known
     asks = sorted(name for name, one in known.tools.items() if one.reconcile is not None)
     told |= {"agents": sorted(known.agents), "reconciles": asks}

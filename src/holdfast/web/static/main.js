@@ -43,10 +43,13 @@ function body() {
 
 const PLACES = [["tasks", "Tasks", "/"], ["inbox", "Inbox", "/inbox"], ["workers", "Workers", "/workers"], ["audit", "Audit", "/audit"]];
 
+/** Whether this page lists the tasks of all namespaces: then everything else is on the page of one. */
+const spread = () => Boolean(page.about && page.about.spread);
+
 function places() {
   const here = ["task", "compare"].includes(route().screen) ? "tasks" : route().screen;
   const waiting = page.counts && page.counts.inbox;
-  return PLACES.map(([name, label, path]) =>
+  return PLACES.filter(([name]) => name === "tasks" || !spread()).map(([name, label, path]) =>
     h("a", { href: addressOf(path), "aria-current": here === name ? "page" : null }, h("span", { class: "ic" }, icon(name)), label, name === "inbox" && waiting ? h("span", { class: "n hot" }, number(waiting)) : null),
   );
 }
@@ -56,7 +59,8 @@ function bar() {
   return h("header", { class: "top", key: "top" },
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to content"),
     h("a", { class: "brand", href: addressOf("/") }, icon("brand"), "Holdfast"),
-    h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.namespace ? [" · ", shown(about.namespace)] : null),
+    h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.spread ? " · all namespaces" : about.namespace ? [" · ", shown(about.namespace)] : null),
+    about.one_of_many ? h("a", { class: "store under", href: `${document.body.dataset.base.replace(/\/ns\/[^/]*$/, "")}/`, "data-whole": "" }, "all namespaces") : null,
     h("nav", { class: "nav", "aria-label": "Pages" }, places()),
     h("div", { class: "right" }, live(),
       h("button", { class: "find", type: "button", onclick: find, "aria-label": "Find and commands" }, icon("search"), h("span", { class: "w" }, "Go to task, step …"), h("kbd", null, "/")),
@@ -175,7 +179,7 @@ function commands() {
   const may = page.about && !page.about.read_only && page.about.rights.includes("steer");
   const places1 = [["Tasks", "/", "g t"], ["Inbox", "/inbox", "g i"], ["Workers and queues", "/workers", "g w"], ["Audit", "/audit", "g a"], ["Users", "/users", ""], ["Threads", "/threads", ""]];
   return [
-    ...places1.map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
+    ...places1.filter(([, path]) => path === "/" || !spread()).map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
     ...(may && page.about.agents.length ? [{ label: "Start a task", told: "of an agent of this page's file", act: () => startTask().catch(failed) }] : []),
     { label: "Keys", told: "?", act: showKeys },
     { label: "Copy the link", told: "y", act: () => navigator.clipboard.writeText(location.href).catch(() => undefined) },
@@ -189,7 +193,7 @@ async function found1(text) {
   if (!text) return own;
   const found = await get("/search", { q: text }).catch(() => ({ tasks: [], words: [] }));
   return [
-    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => go(`/tasks/${encodeURIComponent(one.id)}`) })),
+    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => (one.namespace ? location.assign(addressOf(`/ns/${encodeURIComponent(one.namespace)}/tasks/${encodeURIComponent(one.local)}`)) : go(`/tasks/${encodeURIComponent(one.id)}`)) })),
     ...own,
     ...found.words.map(([kind, word]) => ({ label: word, told: `filter by ${kind}`, act: () => go(`/?q=${encodeURIComponent(worded(kind, word))}`) })),
   ];
@@ -305,9 +309,9 @@ onKeys({
   "/": find,
   "?": showKeys,
   "g t": () => go("/"),
-  "g i": () => go("/inbox"),
-  "g w": () => go("/workers"),
-  "g a": () => go("/audit"),
+  "g i": () => !spread() && go("/inbox"),
+  "g w": () => !spread() && go("/workers"),
+  "g a": () => !spread() && go("/audit"),
 }, () => (screen && session && !page.problem ? screen.keys || {} : {}));
 
 setInterval(() => {
