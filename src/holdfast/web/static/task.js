@@ -334,7 +334,7 @@ export function task(page, to) {
   function needs(header) {
     if (broken() || !header.is_now || !header.inbox.length) return null;
     const cards = part("inbox", page.draw);
-    return cards && h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => cards.card(page, one, { short: true })));
+    return cards && h("section", { class: "needs", "aria-label": "It waits for a person" }, header.inbox.map((one) => cards.card(page, one, { short: true })));
   }
 
   function failed(header) {

@@ -253,7 +253,7 @@ function line(row, strip, on, chosen, flip) {
   const running = row.status === "running";
   return h("tr", { key: row.id, "aria-selected": chosen ? "true" : null, class: `${on ? "on" : ""}${chosen ? " chosen" : ""}${now - changed < 3000 && running ? " new" : ""}` },
     h("td", { class: "c-st" }, row.namespace ? null : h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
-    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(row.namespace)), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
+    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(row.namespace === "-" ? "no namespace" : row.namespace)), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),
     h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),
     h("td", { class: "c-strip" }, strip ? drawStrip(strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
