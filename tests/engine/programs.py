@@ -573,21 +573,21 @@ async def _grouped(branches):
     return [task.result() for task in tasks]
 
 
-class FlyingPlace(lives.MemoryPlace):
-    """A store in memory that is written to by the committing thread, as a file is."""
-
-    def __init__(self, waits=True):
-        super().__init__()
-        self._waits = waits
-
-    def open(self):
-        store = super().open()
-        store.waits = self._waits
-        return store
+class PeekedPlace(lives.MemoryPlace):
+    """A store in memory, which event loops write to at once."""
 
     def peek(self):
         """The store as it is, by somebody who takes nothing over."""
         return self._store
+
+
+class FlyingPlace(PeekedPlace):
+    """A store in memory that is written to by the committing thread, as a file that survives power loss is."""
+
+    def open(self):
+        store = super().open()
+        store.append_at_once = lambda group: None
+        return store
 
 
 class FilePlace(lives.SqlitePlace):

@@ -54,6 +54,7 @@ LATE = {
     "holdfast.core.context.task_slice": "only agents that cut slices need it",
     "holdfast.core.messages.stored": "only agents that talk need it",
     "holdfast.core.state.contract": "few tasks begin with a contract",
+    "holdfast.core.state.moments": "only agents whose branches read need it",
     "holdfast.engine.aio": "it imports asyncio",
     "holdfast.engine.conversations": "only agents that talk need it",
     "holdfast.engine.definitions.state_model": "only agents that declare a state need it",
@@ -90,6 +91,8 @@ MOST_LINES = 600
 LARGE_MODULES = {
     "engine/app": "the public face: a verb is a few lines, each into a package",
     "engine/execution/execution": "the one object that verbs, flows and drivers of a task share: its methods are short",
+    "engine/execution/loop_execution": "the same object on an event loop: how branches write, wait and are cut off",
+    "store/sqlite/store": "one connection with one lock: all its ways to write stand beside each other",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
     "store/protocol": "the whole contract of a store in one place, with the shapes it speaks of",
     "store/postgres/queries": "every statement of the store, and nothing else",

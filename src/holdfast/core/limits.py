@@ -222,6 +222,9 @@ FEW_REFUSED_VERBS = 10
 STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""
 
+LOOP_SECONDS = 0.005
+"""How long steps that wait for nothing keep other code on their event loop from running."""
+
 POLL_SECONDS = 0.25
 """How often a blocking wait checks whether the log has moved."""
 

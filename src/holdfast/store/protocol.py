@@ -257,12 +257,10 @@ Work = Callable[[Connection], Group]
 class Store(Protocol):
     """Keeps logs. Everything here is durable when the call returns.
 
-    `waits` says whether calls may take a while: such a store is not asked from an event loop. `lease_seconds` is how
-    long its workers may be silent.
+    `lease_seconds` is how long its workers may be silent. Only `append_at_once` is called on an event loop.
     """
 
     url: str
-    waits: bool
     lease_seconds: float
 
     @property
@@ -279,6 +277,13 @@ class Store(Protocol):
         """Write groups in one transaction. A group that conflicts fails alone and writes nothing.
 
         What a group erases or cuts goes in the same transaction. A cut that was made before is not an error.
+        """
+        ...
+
+    def append_at_once(self, group: Group) -> Outcome | None:
+        """Write a group if nothing has to be waited for; None, and nothing is written, if something has.
+
+        That is: the disk, a server, another writer, or care of the file that is due. It is called on event loops.
         """
         ...
 

@@ -131,7 +131,6 @@ class Tenant:
         self.namespace = names.namespace(namespace)
         self.whole = store
         self.url = store.url
-        self.waits = store.waits
         self.lease_seconds = store.lease_seconds
         self.queues = TenantQueues(self)
         self.chunks = TenantChunks(self)
@@ -195,6 +194,10 @@ class Tenant:
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         return [self._outcome(one) for one in self.whole.append([self._group_in(group) for group in groups])]
+
+    def append_at_once(self, group: Group) -> Outcome | None:
+        done = self.whole.append_at_once(self._group_in(group))
+        return None if done is None else self._outcome(done)
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         done = self.whole.append_event(self.inside(log), expect, draft)

@@ -79,7 +79,7 @@ def test_a_copy_of_a_state_has_lists_and_dicts_of_its_own():
     state = State(summary=Summary(id="t", agent="a"))
     found, copied = containers(state), containers(state.copy())
     shared = {name for name in found if copied[name] is found[name]}
-    assert len(found) > 15 and shared == SHARED, f"{sorted(shared)}: _CONTAINERS of core/state/shapes.py lacks it"
+    assert len(found) > 15 and shared == SHARED, f"{sorted(shared)}: CONTAINERS of core/state/shapes.py lacks it"
 
 
 def known():

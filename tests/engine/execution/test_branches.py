@@ -14,7 +14,7 @@ import holdfast
 from holdfast import Retry, agent, events as ev, pack, tool
 from holdfast.core import limits
 from holdfast.failpoints import armed
-from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, Story, programs, walk
+from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, PeekedPlace, Story, programs, walk
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -87,9 +87,9 @@ CRASHES = st.lists(st.floats(0, 1), min_size=1, max_size=3)
 
 @pytest.mark.parametrize("checkpoint", STRATEGIES)
 @settings(max_examples=12 * MANY, print_blob=True)
-@given(program=programs("async"), crashes=CRASHES, waits=st.booleans())
-def test_branches_replay_what_they_read_and_find_every_step(checkpoint, program, crashes, waits):
-    lived(program, crashes, lambda: FlyingPlace(waits), checkpoint=checkpoint)
+@given(program=programs("async"), crashes=CRASHES, at_once=st.booleans())
+def test_branches_replay_what_they_read_and_find_every_step(checkpoint, program, crashes, at_once):
+    lived(program, crashes, PeekedPlace if at_once else FlyingPlace, checkpoint=checkpoint)
 
 
 @pytest.mark.parametrize("checkpoint", STRATEGIES)

@@ -38,6 +38,7 @@ def counted(app):
     app.store = app.logs.store = app.logs.committer._store = Counting(app.store)
     taken = app.logs.committer
     taken._append, taken._append_event = app.store.append, app.store.append_event
+    taken._append_at_once = lambda group: None  # as a store does that has to wait for its disk
     return app
 
 
@@ -124,3 +125,73 @@ def test_closing_writes_what_is_queued(url):
     app.logs.committer.submit(Group((write,)), settled.extend, None)
     app.close()
     assert settled[0].result()[0].first == 2
+
+
+# At once, on the event loop
+
+
+async def one(n):
+    return n
+
+
+@holdfast.agent
+async def steps(task, n):
+    for number in range(n):
+        await task.step(one, number, name="one")
+
+
+@pytest.mark.parametrize(("durability", "by_thread"), [("process", False), ("full", True)])
+def test_an_async_step_is_written_by_its_loop_only_if_the_disk_is_not_waited_for(
+    tmp_path, monkeypatch, durability, by_thread
+):
+    with holdfast.open(tmp_path / "a.db", durability=durability) as app:
+        handed, submit = [], app.logs.committer.submit
+        monkeypatch.setattr(app.logs.committer, "submit", lambda *given: handed.append(given) or submit(*given))
+        asyncio.run(app.arun(steps, {"n": 20}, id="t"))
+        assert len(handed) >= 20 if by_thread else not handed
+        assert app.get("t").status == "completed"
+        app.verify("t")
+
+
+def test_nothing_is_written_at_once_while_another_thread_or_process_writes(tmp_path):
+    with holdfast.open(tmp_path / "a.db", durability="process") as app:
+        app.start("a", id="t")
+        group = Group((app.logs.load("t").draft([ev.LogWritten(text="x")]),))
+        writing, go_on = threading.Event(), threading.Event()
+
+        def work(connection):
+            writing.set()
+            go_on.wait(30)
+            return group
+
+        thread = threading.Thread(target=app.store.transact, args=("t", app.store.head("t"), work))
+        thread.start()
+        assert writing.wait(30)
+        assert app.store.append_at_once(group) is None
+        go_on.set()
+        thread.join()
+        with holdfast.open(tmp_path / "a.db", durability="process") as other:
+            head = app.store.head("t")
+            with other.store._guard.turn():  # as another process does
+                assert app.store.append_at_once(group) is None
+            assert app.store.head("t") == head
+
+
+def test_steps_that_never_wait_let_other_code_on_the_loop_run(tmp_path):
+    """A loop that commits without a wait would keep a web server beside it from answering."""
+    with holdfast.open(tmp_path / "a.db", durability="process") as app:
+        turns = 0
+
+        async def beside():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def both():
+            other = asyncio.create_task(beside())
+            await app.arun(steps, {"n": 1_000}, id="t")
+            other.cancel()
+
+        asyncio.run(both())
+        assert turns >= 5

@@ -371,11 +371,11 @@ class Branch:
     """One line of execution inside a task: how often each name was used in it, and how far it sees.
 
     `own` is what it has recorded since its last waiting verb, newest first, as linked pairs: a branch that begins here
-    starts from it without a copy. `sketch` and `past` are what was worked out of that so far.
+    starts from it without a copy. `sketch` is what was worked out of that so far.
     """
 
     __slots__ = (
-        *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "past", "path", "seen", "sketch"),
+        *("_used", "branches", "immediates", "is_old", "last", "own", "owner", "path", "seen", "sketch"),
         *("turn", "unsettled", "verbs"),
     )
 
@@ -392,7 +392,6 @@ class Branch:
         self.immediates: dict[str, int] = {}
         self.last: tuple[str, Raw] | None = None
         self.sketch: State | None = None
-        self.past: State | None = None
         self.unsettled: Unsettled | None = None
         self._used: dict[str, int] = {}
 

@@ -310,7 +310,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
     def copy(self) -> State:
         """A state of its own: containers are copied, the frozen things in them are shared."""
-        return replace(self, **{name: getattr(self, name).copy() for name in _CONTAINERS})
+        return replace(self, **{name: getattr(self, name).copy() for name in CONTAINERS})
 
     def sketch(self) -> State:
         """A state that what an agent says may be applied to: only what sayings change is copied."""
@@ -339,5 +339,5 @@ def goal_of(state: State, value: Callable[[Raw], Any]) -> str:
 _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "checkpoints", "undo")
 """The lists and dicts that immediate verbs change."""
 
-_CONTAINERS = tuple(name for name, kind in State.__annotations__.items() if kind.startswith(("dict[", "list[")))
+CONTAINERS = tuple(name for name, kind in State.__annotations__.items() if kind.startswith(("dict[", "list[")))
 """Every list and dict of a state but `input`, which never changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -31,6 +31,9 @@ from holdfast.engine.logs.log import Log, PlacedEvent, decoded
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.steps import message_values
 
+if TYPE_CHECKING:
+    from holdfast.core.state.moments import Moments
+
 
 class Views:
     """The past of one turn, as far as it was read."""
@@ -52,6 +55,8 @@ class Views:
         self._recorded: dict[tuple[str, int], Event] | None = None
         self._messages = messages
         self._results: dict[str, Raw] = {}
+        self._moments: Moments | None = None
+        self._latest: tuple[int, State] | None = None
         self._read = 0
         log.tail = []
         self._tail = log.tail
@@ -73,7 +78,7 @@ class Views:
     def _of(self, branch: Branch) -> State:
         if branch.sketch is not None:
             return branch.sketch
-        past = self._log.state if branch.seen >= self._log.head.seq else self._past(branch)
+        past = self._log.state if branch.seen >= self._log.head.seq else self._at(branch.seen)
         if branch.own is None:
             return past
         sketch = past.sketch()
@@ -155,19 +160,23 @@ class Views:
         sketch = self._lifted(sketch, version_of(event))
         return evolve(sketch, self._log.name, sketch.seq, sketch.updated_us, event)
 
-    def _past(self, branch: Branch) -> State:
-        """The state at an earlier seq: each branch keeps its own, and lets it grow."""
+    def _at(self, seq: int) -> State:
+        """The state at an earlier event. The one asked for last is kept: a branch reads several times in a row."""
         self.load()
         assert self._start is not None
-        past = branch.past
-        if past is None or past.seq > branch.seen:
-            past = self._start.copy()
-        first = bisect_right(self._tail, past.seq, key=_seq)
-        last = bisect_right(self._tail, branch.seen, key=_seq)
+        if self._moments is None:
+            from holdfast.core.state.moments import Moments
+
+            self._moments = Moments(self._start)
+        if self._latest is not None and self._latest[0] == seq:
+            return self._latest[1]
+        first = bisect_right(self._tail, self._moments.seq, key=_seq)
+        last = bisect_right(self._tail, seq, key=_seq)
         for told in self._tail[first:last]:
-            past = evolve(past, self._log.name, told.seq, told.at_us, told.event)
-        branch.past = past
-        return past
+            self._moments.grow(self._log.name, told.seq, told.at_us, told.event)
+        found = self._moments.at(seq)
+        self._latest = seq, found
+        return found
 
     def _said_before(self, which: tuple[str, int]) -> Event:
         """Return the first writing at that place: its value counts, whatever the code writes now."""

@@ -61,7 +61,19 @@ class LoopExecution(Execution):
 
     __slots__ = (
         *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
-        *("_over", "_parked", "_root", "_settling", "_tasks", "acting", "active", "branched", "cut_off", "drive"),
+        *(
+            "_over",
+            "_parked",
+            "_root",
+            "_settling",
+            "_tasks",
+            "_yields_at",
+            "acting",
+            "active",
+            "branched",
+            "cut_off",
+            "drive",
+        ),
         *("drive_all", "future", "is_cut", "start_body", "started", "time", "unawaited"),
     )
 
@@ -103,6 +115,7 @@ class LoopExecution(Execution):
         self._began_at = log.head.seq
         self._made_deliveries: Deliveries | None = None
         self._call_waiters: list[asyncio.Future[None]] = []
+        self._yields_at = 0.0
 
     # Branches
 
@@ -259,21 +272,24 @@ class LoopExecution(Execution):
             written: asyncio.Future[Any] = self.future()
             entry.tell = lambda done: resolve(written)
             await written
+        elif self.time() > self._yields_at:
+            await asyncio.sleep(0)
+            self._yields_at = self.time() + limits.LOOP_SECONDS
         if self.linked_logs.is_stale:
             await asyncio.to_thread(self.linked_logs.reread)
         return entry.result()
 
     def send(self, group: Group) -> None:
-        """A store in memory does not block, so it is written to at once; others by the committing thread."""
-        if self.logs.store.waits:
-            super().send(group)
-            return
+        """Write here if nothing has to be waited for, else by the committing thread."""
         ticket = Ticket(group)
         try:
-            ticket.outcome = self.logs.committer.commit(group)
+            ticket.outcome = self.logs.committer.commit_at_once(group)
         except BaseException as error:  # noqa: BLE001 — it belongs to those who wait for it
             ticket.error = error
-        self.batch_committed(ticket)
+        if ticket.outcome is None and ticket.error is None:
+            super().send(group)
+        else:
+            self.batch_committed(ticket)
 
     def reread(self, batch: list[PendingWrite]) -> None:
         """The log moved on: read it in a thread, then decide again."""

@@ -55,7 +55,7 @@ class Ticket:
         if self.error is not None:
             raise self.error
         assert self.outcome is not None
-        return _placed(self.outcome)
+        return placed_of(self.outcome)
 
 
 class Committer:
@@ -64,6 +64,7 @@ class Committer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._append, self._append_event = store.append, store.append_event
+        self._append_at_once = store.append_at_once
         self.record: Callable[[float], object] | None = None
         """Called with the seconds that each commit took, if that is measured."""
         self._lock = threading.Lock()
@@ -83,13 +84,29 @@ class Committer:
         self._refuse_after_fork()
         if not self._queue and self._lock.acquire(blocking=False):
             try:
-                placed = _placed(self._append((group,))[0])
+                placed = placed_of(self._append((group,))[0])
             finally:
                 self._release()
             if self.observers:
                 self.observe(group.writes, placed)
             return placed
         return self._commit_with_others(group)
+
+    def commit_at_once(self, group: Group) -> Outcome | None:
+        """Write a group if neither the store nor other writers have to be waited for; else None, and nothing is done.
+
+        It is called on event loops.
+        """
+        self._refuse_after_fork()
+        if self._queue or not self._lock.acquire(False):
+            return None
+        try:
+            outcome = self._append_at_once(group)
+        finally:
+            self._release()
+        if self.observers and isinstance(outcome, tuple):
+            self.observe(group.writes, outcome)
+        return outcome
 
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
         """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
@@ -114,7 +131,7 @@ class Committer:
         try:
             self._transacting = threading.get_ident()
             groups: list[Group] = []
-            placed = _placed(
+            placed = placed_of(
                 self._store.transact(log, expect, lambda connection: _noted(work, connection, groups), seconds)
             )
         finally:
@@ -128,6 +145,7 @@ class Committer:
         """Measure commits from now on. What is not measured costs nothing: the store is called directly."""
         self.record = record
         self._append, self._append_event = _timed(self._store.append, record), _timed(self._store.append_event, record)
+        self._append_at_once = _timed(self._store.append_at_once, record)
 
     def observe(self, writes: Sequence[Write], placed: Sequence[Placed]) -> None:
         """Tell observers what was written, in the thread that wrote it. What they raise is logged and fails nothing."""
@@ -293,7 +311,8 @@ def _report(what: str) -> None:
     logging.getLogger("holdfast").exception(what)
 
 
-def _placed(outcome: Outcome) -> tuple[Placed, ...]:
+def placed_of(outcome: Outcome) -> tuple[Placed, ...]:
+    """Return the places of a group's writes, or raise what kept them out."""
     if isinstance(outcome, tuple):
         return outcome
     raise outcome

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from holdfast.core.codec import Group
-from holdfast.engine.logs.committer import Committer, Ticket
+from holdfast.engine.logs.committer import Committer, Ticket, placed_of
 from holdfast.store.protocol import Placed
 
 
@@ -61,7 +61,10 @@ class LoopCommits:
         self._hop = delivery_to(self._loop)
 
     async def commit(self, group: Group) -> tuple[Placed, ...]:
-        """Write a group together with whatever else is queued by then."""
+        """Write a group: here if nothing has to be waited for, else with whatever else is queued by then."""
+        outcome = self._committer.commit_at_once(group)
+        if outcome is not None:
+            return placed_of(outcome)
         settled: asyncio.Future[tuple[Placed, ...]] = self._loop.create_future()
         self._committer.submit(group, self._hop, _Settling(settled))
         return await settled

@@ -47,8 +47,6 @@ from holdfast.store.queues import Loss
 class PostgresStore:
     """Logs in one schema of a database."""
 
-    waits = True
-
     def __init__(
         self,
         url: str,
@@ -72,6 +70,10 @@ class PostgresStore:
 
     def append(self, groups: Sequence[Group]) -> list[Outcome]:
         return self._writer.append(groups)
+
+    def append_at_once(self, group: Group) -> Outcome | None:
+        """A server is always waited for."""
+        return None
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         return self._writer.append_event(log, expect, draft)

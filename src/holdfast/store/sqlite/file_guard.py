@@ -201,6 +201,17 @@ class FileGuard:
             self._wait(self._file, _TAKE_TURN)
         self._is_writing = True
 
+    def begin_at_once(self) -> bool:
+        """Begin, unless another process writes or a checkpoint is due."""
+        if self._wal_bytes >= self._checkpoint_at and self._frames_bytes() >= self._checkpoint_at:
+            return False
+        try:
+            fcntl(self._file, SET, _TAKE_TURN)
+        except OSError:
+            return False
+        self._is_writing = True
+        return True
+
     def check(self) -> None:
         """Before a write is acknowledged: what it was written to is still what others will read.
 
@@ -259,8 +270,8 @@ class FileGuard:
                 return self._path + suffix
         return None
 
-    def end(self, writer: apsw.Connection) -> None:
-        """After a write transaction, however it ended: keep the write-ahead log short, and let others write.
+    def end(self, writer: apsw.Connection, *, can_wait: bool = True) -> None:
+        """After a write transaction, however it ended: let others write, and if there is time keep the log short.
 
         The turn is kept while a transaction is open. (An interrupt may have come in the way of its rollback.) To roll
         back after others have written would take their pages out of the index.
@@ -268,7 +279,7 @@ class FileGuard:
         try:
             if writer.in_transaction:
                 writer.execute("rollback")
-            elif self._wal_bytes >= self._checkpoint_at and self._is_writing:
+            elif can_wait and self._wal_bytes >= self._checkpoint_at and self._is_writing:
                 self._keep_wal_short(writer)
         finally:
             if not writer.in_transaction:
@@ -490,10 +501,14 @@ class NoGuard:
 
     check = begin
 
+    def begin_at_once(self) -> bool:
+        """Return False: SQLite's lock may have to be waited for."""
+        return False
+
     def damage(self) -> StorePoisoned | None:
         """Nothing is known of the files."""
 
-    def end(self, writer: apsw.Connection) -> None:
+    def end(self, writer: apsw.Connection, *, can_wait: bool = True) -> None:
         """Leave no transaction open."""
         if writer.in_transaction:
             writer.execute("rollback")

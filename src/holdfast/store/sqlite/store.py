@@ -39,7 +39,7 @@ Reader = GuardedReader | UnguardedReader
 class SqliteStore:
     """Logs in one file."""
 
-    waits, lease_seconds = True, limits.LEASE_SECONDS
+    lease_seconds = limits.LEASE_SECONDS
     _prepare = staticmethod(prepare)
 
     def __init__(
@@ -87,6 +87,39 @@ class SqliteStore:
         failpoint("append.after")
         return done
 
+    def append_at_once(self, group: Group) -> Outcome | None:
+        """Write without a sync: `process` asks for none. Not while others write, nor when a checkpoint is due."""
+        self._refuse_after_fork()
+        if self.durability == "full" or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            writer, guard = self._writable(), self._guard
+            try:
+                if not guard.begin_at_once():
+                    return None
+                failpoint("append.before")
+                done = self._append_one(writer, group)
+                guard.check()
+            except apsw.Error as error:
+                raise self._failed(error) from error
+            finally:
+                guard.end(writer, can_wait=False)
+        finally:
+            self._lock.release()
+        failpoint("append.after")
+        return done
+
+    def _append_one(self, writer: apsw.Connection, group: Group) -> Outcome:
+        """A single plain event in one statement, anything else in a transaction."""
+        write = group.writes[0]
+        if len(write.drafts) > 1 or write.expect is None or not shapes.is_plain(group):
+            return self._append_groups(writer, (group,))[0]
+        try:
+            digest = self._insert_event(writer, write.log, write.expect, write.drafts[0])
+        except apsw.ConstraintError as error:
+            return self._refused(writer, write.log, write.expect, error)
+        return (Placed(write.expect.seq + 1, (digest,)),)
+
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
         self._refuse_after_fork()
@@ -95,16 +128,7 @@ class SqliteStore:
             failpoint("append.before")
             try:  # what `_turn` does, without the cost of a context manager
                 guard.begin()
-                number, seq = self._numbers.get(log), expect.seq + 1
-                digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-                query, place = q.INSERT_EVENT_AFTER, number
-                if number is None:  # it is remembered after this, or never: see `_number`
-                    again = names.begins_again(log)
-                    query, place = (q.INSERT_EVENT_AFTER_BY_NAME, log) if again else (query, self._number(writer, log))
-                row = (place, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
-                failpoint("commit.before")
-                self._cursor.execute(query, row)
-                failpoint("commit.after")
+                digest = self._insert_event(writer, log, expect, draft)
                 guard.check()
             except apsw.ConstraintError as error:
                 return self._refused(writer, log, expect, error)
@@ -113,6 +137,19 @@ class SqliteStore:
             finally:
                 guard.end(writer)
         failpoint("append.after")
+        return digest
+
+    def _insert_event(self, writer: apsw.Connection, log: str, expect: Head, draft: Draft) -> bytes:
+        number, seq = self._numbers.get(log), expect.seq + 1
+        digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
+        query, place = q.INSERT_EVENT_AFTER, number
+        if number is None:  # it is remembered after this, or never: see `_number`
+            again = names.begins_again(log)
+            query, place = (q.INSERT_EVENT_AFTER_BY_NAME, log) if again else (query, self._number(writer, log))
+        row = (place, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest, expect.digest)
+        failpoint("commit.before")
+        self._cursor.execute(query, row)
+        failpoint("commit.after")
         return digest
 
     def _refused(self, writer: apsw.Connection, log: str, expect: Head, error: apsw.Error) -> Conflict:

@@ -100,6 +100,24 @@ class StoreConformance(
         assert isinstance(store.append_event("absent", head, one), Conflict)
         assert [row.seq for row in store.read("t")] == [1, 2]
 
+    def test_what_is_written_at_once_is_written_as_ever_or_not_at_all(self, store: Store) -> None:
+        store.append([group(created("t"))])
+        for drafts in (draft(note("one")), draft(note("two"), note("three"))):
+            head = head_of(store, "t")
+            outcome = store.append_at_once(group(Write("t", drafts, head)))
+            if outcome is None:  # something has to be waited for
+                assert store.head("t") == head
+                outcome = store.append([group(Write("t", drafts, head))])[0]
+            (placed,) = ok(outcome)
+            assert (placed.first, placed.digests[-1]) == (head.seq + 1, head_of(store, "t").digest)
+            stale = store.append_at_once(group(Write("t", drafts, head)))
+            assert stale is None or isinstance(stale, Conflict)
+        taken = store.append_at_once(group(Write("t", draft(note("four"))), unique_keys=(UniqueKey("k", "t", "s"),)))
+        assert taken is None or isinstance(
+            store.append_at_once(group(Write("t", draft(note("x"))), unique_keys=(UniqueKey("k", "t", "z"),))), KeyTaken
+        )
+        assert [row.seq for row in store.read("t")] == [1, 2, 3, 4] + [5] * (taken is not None)
+
     def test_the_digest_of_the_head_must_match_too(self, store: Store) -> None:
         store.append([group(created("t"))])
         for drafts in (draft(note("x")), draft(note("x"), note("y"))):
