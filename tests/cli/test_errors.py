@@ -12,8 +12,9 @@ from tools.reference.contents import with_contents
 import holdfast
 from holdfast.cli.failures.codes import CODES, OWN
 from holdfast.cli.failures.explanation import classes, explained, known
-from holdfast.cli.failures.refusal import Refused, in_commands, lines
+from holdfast.cli.failures.refusal import Refused, lines
 from holdfast.cli.main import COMMANDS, cli
+from holdfast.core.errors.commands import in_commands
 
 ROOT = Path(__file__).parents[2]
 

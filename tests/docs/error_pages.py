@@ -9,9 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from holdfast.cli.failures.refusal import Refused, in_commands, lines, lost_task
+from holdfast.cli.failures.refusal import Refused, lines, lost_task
 from holdfast.cli.show.style import bare
 from holdfast.core.errors import HoldfastError, LeaseLost
+from holdfast.core.errors.commands import in_commands
 from tests.docs.typist import same
 
 PAGES = Path(__file__).parents[2] / "docs" / "errors"

@@ -16,7 +16,8 @@ ORDER = (
     *("engine/people", "engine/workers", "engine"),
     "tracing",
     "",
-    *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp", "web"),
+    *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp"),
+    *("web/access", "web/requests", "web/reading", "web/acting", "web"),
     *("adapters", "adapters/google_adk", "adapters/claude_agent_sdk", "adapters/langgraph", "adapters/openai_agents"),
     *("testing/auditor", "testing/conformance", "testing/crash", "testing/certification", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
@@ -84,7 +85,6 @@ LATE = {
 MOST_MODULES = 12
 LARGE_ROOMS = {
     "cli/commands": "one module a command",
-    "web": "the page: who may, streams, and a module for each kind of screen and of act",
     "store/postgres": "a server has more sides than a file: connections, statements, presence, liveness",
 }
 

@@ -245,6 +245,7 @@ OWN = {
     "call": lambda app, place: app.call(looked_up, city="Oslo", key="lone"),
     "collectable": lambda app, place: nothing(app.collectable(keep=0)),
     "counts": lambda app, place: nothing([app.counts().tasks]),
+    "namespaces": lambda app, place: [one for one in app.namespaces() if one != app.namespace] == [],
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
     "doctor": lambda app, place: app.doctor(),
     "expired": lambda app, place: nothing([app.expired().total]),
@@ -524,3 +525,13 @@ def test_a_worker_of_one_tenant_takes_nothing_of_anothers(url):
             told = [[known.serving.namespaces for known in app.workers()] for app in (a, b)]
             assert told == [[("a",)], [("b",)]], "whom else it works for is nothing to a tenant"
         assert a.get("t").status == root.get("t").status == "pending"
+
+
+def test_an_app_knows_the_namespaces_that_have_tasks(url):
+    with holdfast.open(url) as whole:
+        assert whole.namespaces() == []
+        for name in ("b", "B", "", "a", "b"):
+            with holdfast.open(url, namespace=name) as app:
+                app.start("writer", {"n": 1}, id=f"t{len(app.list())}")
+                assert app.namespaces() == [name] or not name
+        assert whole.namespaces() == ["", "B", "a", "b"]

@@ -48,7 +48,7 @@ def started():
 def tab(browser, page, path="/", *, size="wide", theme="light", **options):
     """A tab that is logged in. At its end: no error in the console, no policy report, no request to elsewhere."""
     context = browser.new_context(viewport=SIZES[size], color_scheme=theme, **options)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(40_000)
     context.add_init_script(REPORTS)
     opened = context.new_page()
     seen = Seen(page.url)

@@ -7,9 +7,9 @@ import threading
 
 import apsw
 
+from holdfast.web.access.gate import RIGHTS, Gate, Person
 from holdfast.web.asgi import PageApp
-from holdfast.web.gate import RIGHTS, Gate, Person
-from holdfast.web.site import Settings, Site
+from holdfast.web.requests.site import Settings, Site
 
 # What a connection says by itself, and not because something is read.
 _SILENT = ("begin", "commit", "rollback", "savepoint", "release", "pragma", "select 1 from sqlite_schema")

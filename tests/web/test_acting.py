@@ -4,8 +4,8 @@ import pytest
 
 import holdfast
 from holdfast import Task, agent, tool
+from holdfast.web.access.gate import RIGHTS, Denied, Gate, Person
 from holdfast.web.asgi import ROUTES
-from holdfast.web.gate import RIGHTS, Denied, Gate, Person
 from tests.web.world import ASK, page_of, refunds
 
 WAITING = "refund-A1093"

@@ -15,10 +15,10 @@ import uvicorn
 from starlette.responses import Response
 
 import holdfast
+from holdfast.web.access.gate import RIGHTS, Gate, Person, own_hosts
+from holdfast.web.access.sessions import Sessions
 from holdfast.web.asgi import API, ROUTES, PageApp
-from holdfast.web.gate import RIGHTS, Gate, Person, own_hosts
-from holdfast.web.sessions import Sessions
-from holdfast.web.site import Settings, Site
+from holdfast.web.requests.site import Settings, Site
 from tests.web.test_gate import path_of
 
 pytestmark = pytest.mark.page

@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from holdfast import web
+from holdfast.web.access.gate import Gate, Person, own_hosts
+from holdfast.web.access.sessions import Sessions
 from holdfast.web.asgi import ROUTES
-from holdfast.web.gate import Gate, Person, own_hosts
 from holdfast.web.page import POLICY
 from holdfast.web.serving import check_host
-from holdfast.web.sessions import Sessions
 from tests.web.world import page_of
 
 SAMPLES = {"id": "refund-A1093", "seq": "1", "key": "read_order%231", "version": "x", "name": "main.js"}

@@ -182,7 +182,7 @@ def test_an_approval_says_who_wrote_each_value_as_far_as_it_is_known(tmp_path, b
         app.resume("back-1", asks_first)
         seqs = {one.kind: one.seq for one in app.events("back-1")}
         with page_of(tmp_path / "s.db") as page:
-            found = page.get("/tasks/back-1/origins/pay_back%231")["origins"]
+            found = page.get("/inbox/back-1/pay_back%231")["origins"]
             said = {name: [(one["who"], one["name"]) for one in places] for name, places in found.items()}
             assert said == {
                 "order": [("input", "")],
@@ -191,7 +191,7 @@ def test_an_approval_says_who_wrote_each_value_as_far_as_it_is_known(tmp_path, b
                 "reason": [("model", "")],
             }, "nothing is said of days, which the code wrote"
             assert found["euros"][0]["seq"] == seqs["wait_ended"]
-            assert page.get("/tasks/back-1/origins/nothing%231")["origins"] == {}
+            assert page.get("/inbox/back-1/nothing%231")["origins"] == {}
             with tab(browser, page, "/inbox") as opened:
                 opened.locator(".from", has_text="same as ben gave").wait_for()
                 opened.locator(".from", has_text="written by the model").wait_for()

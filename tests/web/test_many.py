@@ -14,8 +14,8 @@ from benchmarks.reading import fill as fill_many
 import holdfast
 from holdfast import Task, agent
 from holdfast.web.feed import Feeds
-from holdfast.web.reading import MOMENT
-from holdfast.web.site import Settings, Site
+from holdfast.web.reading.tasks import MOMENT
+from holdfast.web.requests.site import Settings, Site
 from tests.web.browser import tab
 from tests.web.statements import Asking, counted, listening
 from tests.web.world import eventually, fill, page_of, recap

@@ -1,7 +1,9 @@
 """The API that reads: the same facts as the command line, by index and in pages; streams that resume exactly."""
 
+import gzip
 import itertools
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -10,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.web.asgi import API, ROUTES
-from holdfast.web.filters import filters_of
+from holdfast.web.requests.filters import filters_of
 from tests.web.world import fill, page_of, recap
 
 WAITING = "refund-A1093"
@@ -163,6 +165,19 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(page):
     assert page.raw("GET", path, headers={"If-None-Match": headers["etag"]})[0] == 304
 
 
+def test_files_and_long_answers_are_sent_compressed_to_who_takes_that(page):
+    _, _, shell = page.raw("GET", "/")
+    sheet = re.search(r'href="([^"]*holdfast.css)"', shell).group(1)
+    font = sheet.replace("holdfast.css", "jetbrains-mono.woff2")
+    for path, packs in ((sheet, True), (font, False), ("/api/v1/about", False)):
+        status, headers, _ = page.bytes("GET", path, {"Accept-Encoding": "br, gzip"})
+        assert (status, headers.get("content-encoding")) == (200, "gzip" if packs else None), path
+    plain = page.bytes("GET", "/api/v1/openapi.json", {})
+    packed = page.bytes("GET", "/api/v1/openapi.json", {"Accept-Encoding": "gzip"})
+    assert packed[1]["content-encoding"] == "gzip" and gzip.decompress(packed[2]) == plain[2]
+    assert len(packed[2]) * 4 < len(plain[2])
+
+
 def test_an_export_is_saved_and_never_shown(page):
     status, headers, text = page.raw("GET", "/api/v1/tasks/wire-0098/export")
     assert status == 200 and headers["content-disposition"].startswith("attachment")
@@ -236,7 +251,7 @@ def test_fifty_tabs_on_one_task_read_the_store_as_one(tmp_path, monkeypatch):
     import asyncio
 
     from holdfast.web.feed import Feeds
-    from holdfast.web.site import Settings, Site
+    from holdfast.web.requests.site import Settings, Site
 
     def reads(tabs):
         counted = [0]

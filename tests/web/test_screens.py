@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import StatePatch, Task, agent
-from holdfast.web.reading import MOMENT
+from holdfast.web.reading.tasks import MOMENT
 from tests.web.browser import tab
 from tests.web.world import ASK, eventually, fill, page_of, recap, refunds
 

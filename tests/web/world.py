@@ -137,7 +137,12 @@ class Page:
         return status, json.loads(text) if text else None
 
     def raw(self, method, path, body=None, headers=None, token=None):
-        """Status, headers and body of one request. Headers are a dict, or pairs that may be doubled."""
+        """Status, headers and body of one request, as text. Headers are a dict, or pairs that may be doubled."""
+        status, answered, told = self.bytes(method, path, headers, token, body)
+        return status, answered, told.decode()
+
+    def bytes(self, method, path, headers=None, token=None, body=None):
+        """The same, with the body as it was sent."""
         bearer = self.token if token is None else token
         sent = [("Host", f"127.0.0.1:{self.port}")]
         sent += [("Authorization", f"Bearer {bearer}")] if bearer else []
@@ -146,7 +151,7 @@ class Page:
         replaced = {name.lower() for name, _ in given} if isinstance(headers, dict) else set()
         sent = [(name, value) for name, value in sent if name.lower() not in replaced]
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in [*sent, *given]:
@@ -155,7 +160,7 @@ class Page:
             connection.putheader("Content-Length", str(len(data)))
             connection.endheaders(data)
             answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, answer.headers, answer.read()
         finally:
             connection.close()
 
@@ -172,7 +177,7 @@ class Page:
 
     def stream(self, path, last=None):
         """Frames of a stream as they come: kind, data, id."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         more = {} if last is None else {"Last-Event-ID": str(last)}
         connection.request("GET", f"/api/v1{path}", headers={"Authorization": f"Bearer {self.token}", **more})
         answer = connection.getresponse()
@@ -206,7 +211,7 @@ def page_of(store, *options, env=None, login=True, file=None):
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=given
     )
     try:
-        assert select.select([process.stdout], [], [], 20)[0], "the page did not start in 20 s"
+        assert select.select([process.stdout], [], [], 90)[0], "the page did not start in 90 s"
         link = process.stdout.readline().strip()
         assert link.startswith("http://"), process.stderr.read()
         page = Page(process, link)
@@ -226,7 +231,7 @@ def page_of(store, *options, env=None, login=True, file=None):
         cache.cleanup()
 
 
-def eventually(check, seconds=10.0):
+def eventually(check, seconds=40.0):
     """What a condition gives once it holds."""
     until = time.monotonic() + seconds
     while True:

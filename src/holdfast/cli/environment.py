@@ -103,6 +103,16 @@ class Environment:
             self._app = self._open.enter_context(app)
         return self._app
 
+    def tenant(self, namespace: str) -> App:
+        """The store of `app` once more, for a tenant."""
+        import holdfast
+
+        try:
+            app = holdfast.open(self.url, agents=self.agents, namespace=namespace)
+        except StoreReadOnly:
+            app = holdfast.open(self.url, namespace=namespace, read_only=True)
+        return self._open.enter_context(app)
+
     @property
     def path(self) -> str | None:
         """The file of a store that is one."""

@@ -218,6 +218,7 @@ class AsyncApp(_Awaited[App]):
     at = _awaited(App.at)
     list = _awaited(App.list)
     counts = _awaited(App.counts)
+    namespaces = _awaited(App.namespaces)
     row = _awaited(App.row)
     head = _awaited(App.head)
     heads = _awaited(App.heads)

@@ -1026,6 +1026,13 @@ class App:
         """
         return self.store.counts(self.namespace)
 
+    def namespaces(self) -> builtins.list[str]:
+        """Return the namespaces that have tasks, by name. An app with a namespace knows of its own only.
+
+        Tasks that were started without a namespace are in the one with the empty name.
+        """
+        return self.store.namespaces()
+
     def row(self, id: str) -> Summary | None:
         """Return one task's row as a list shows it; None if there is no such task."""
         return self.store.summary(names.task_log(id))

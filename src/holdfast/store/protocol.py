@@ -379,6 +379,10 @@ class Store(Protocol):
         """Count the tasks: of one tenant, or of all. The cost does not grow with their number."""
         ...
 
+    def namespaces(self) -> list[str]:
+        """Return the tenants that have tasks, by name; without one, the empty name. Not a question a task."""
+        ...
+
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
         """Return the events for the audit, with their logs, newest first, by index.
 

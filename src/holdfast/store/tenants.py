@@ -281,6 +281,9 @@ class Tenant:
     def counts(self, namespace: str | None = None) -> TaskCounts:
         return self.whole.counts(self.namespace)
 
+    def namespaces(self) -> list[str]:
+        return [one for one in self.whole.namespaces() if one == self.namespace]
+
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
         """Those of others are read and left out: the index has no tenant in it."""
         last = None if query.before is None else replace(query.before, log=self.inside(query.before.log))

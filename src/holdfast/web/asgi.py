@@ -5,6 +5,7 @@ A path is split before it is decoded, and each part is decoded once: an id may h
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
@@ -17,11 +18,14 @@ from starlette.responses import Response, StreamingResponse
 from holdfast import App, __version__
 from holdfast.core import errors
 from holdfast.core.errors import HoldfastError, WebOpen
+from holdfast.core.errors.commands import in_commands
 from holdfast.engine.reading import values
-from holdfast.web import acting, bulk, contents, page, places, reading
+from holdfast.web import page
+from holdfast.web.access.gate import Authorize, Denied, Gate, Person, Right, Scope
+from holdfast.web.acting import acts, bulk
 from holdfast.web.feed import Feeds
-from holdfast.web.gate import Authorize, Denied, Gate, Person, Right, Scope
-from holdfast.web.shapes import (
+from holdfast.web.reading import contents, inbox, places, tasks
+from holdfast.web.requests.shapes import (
     AnswerAct,
     ApprovalAct,
     BudgetAct,
@@ -42,14 +46,19 @@ from holdfast.web.shapes import (
     StartAct,
     openapi,
 )
-from holdfast.web.site import Settings, Site
+from holdfast.web.requests.site import Settings, Site
 
 API = "/api/v1"
 MOST_BODY_BYTES = 1024 * 1024
 READERS = 8
+PACKED_FROM_BYTES = 16 * 1024
+"""Smaller answers are not worth the time."""
+
+PACKING_LEVEL = 3
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 ANYONE = Person("", ())
+Patterns = list[tuple["PageRoute", list[str]]]
 
 
 class PageRoute(NamedTuple):
@@ -86,15 +95,15 @@ ROUTES = (
     *(PageRoute("GET", path, "public") for path in ("/users", "/users/{id}", "/threads", "/threads/{id}")),
     PageRoute("GET", "/static/{version}/{name}", "public"),
     PageRoute("GET", "/healthz", "public", _health),
-    PageRoute("POST", f"{API}/session", "public", acting.session, CodeBody),
-    PageRoute("POST", f"{API}/link", "public", acting.link, CodeBody),
+    PageRoute("POST", f"{API}/session", "public", acts.session, CodeBody),
+    PageRoute("POST", f"{API}/link", "public", acts.link, CodeBody),
     PageRoute("GET", f"{API}/openapi.json", "look", _describe),
-    PageRoute("GET", f"{API}/about", "look", reading.about),
-    PageRoute("GET", f"{API}/agents", "look", reading.agents),
-    PageRoute("GET", f"{API}/tasks", "look", reading.tasks),
-    PageRoute("GET", f"{API}/tasks/counts", "look", reading.counts),
+    PageRoute("GET", f"{API}/about", "look", tasks.about),
+    PageRoute("GET", f"{API}/agents", "look", tasks.agents),
+    PageRoute("GET", f"{API}/tasks", "look", tasks.tasks),
+    PageRoute("GET", f"{API}/tasks/counts", "look", tasks.counts),
     PageRoute("GET", f"{API}/rates", "look", places.rates),
-    PageRoute("GET", f"{API}/strips", "look", reading.strips),
+    PageRoute("GET", f"{API}/strips", "look", tasks.strips),
     PageRoute("GET", f"{API}/search", "look", places.search),
     PageRoute("GET", f"{API}/words", "look", places.words),
     PageRoute("GET", f"{API}/money", "look", places.money),
@@ -103,12 +112,12 @@ ROUTES = (
     PageRoute("GET", f"{API}/threads", "look", places.threads),
     PageRoute("GET", f"{API}/threads/{{id}}", "look", places.thread),
     PageRoute("GET", f"{API}/stream", "look"),
-    PageRoute("GET", f"{API}/tasks/{{id}}", "look", reading.task),
-    PageRoute("GET", f"{API}/tasks/{{id}}/rows", "look", reading.rows),
-    PageRoute("GET", f"{API}/tasks/{{id}}/steps", "look", reading.steps),
+    PageRoute("GET", f"{API}/tasks/{{id}}", "look", tasks.task),
+    PageRoute("GET", f"{API}/tasks/{{id}}/rows", "look", tasks.rows),
+    PageRoute("GET", f"{API}/tasks/{{id}}/steps", "look", tasks.steps),
     PageRoute("GET", f"{API}/tasks/{{id}}/steps/{{key}}", "look", contents.step),
-    PageRoute("GET", f"{API}/tasks/{{id}}/state", "look", reading.state),
-    PageRoute("GET", f"{API}/tasks/{{id}}/deltas", "look", reading.deltas),
+    PageRoute("GET", f"{API}/tasks/{{id}}/state", "look", tasks.state),
+    PageRoute("GET", f"{API}/tasks/{{id}}/deltas", "look", tasks.deltas),
     PageRoute("GET", f"{API}/tasks/{{id}}/events/{{seq}}", "look", contents.event),
     PageRoute("GET", f"{API}/tasks/{{id}}/digests", "look", contents.digests),
     PageRoute("GET", f"{API}/tasks/{{id}}/messages", "look", contents.messages),
@@ -116,31 +125,31 @@ ROUTES = (
     PageRoute("GET", f"{API}/tasks/{{id}}/artifacts", "look", contents.artifacts),
     PageRoute("GET", f"{API}/tasks/{{id}}/same-failure", "look", contents.same_failure),
     PageRoute("GET", f"{API}/blobs/{{task}}/{{seq}}/{{pointer}}", "look", contents.blob),
-    PageRoute("GET", f"{API}/tasks/{{id}}/verify", "look", reading.verify),
-    PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", reading.export),
+    PageRoute("GET", f"{API}/tasks/{{id}}/verify", "look", tasks.verify),
+    PageRoute("GET", f"{API}/tasks/{{id}}/export", "look", tasks.export),
     PageRoute("GET", f"{API}/tasks/{{id}}/stream", "look"),
-    PageRoute("GET", f"{API}/compare", "look", reading.compare),
-    PageRoute("GET", f"{API}/inbox", "look", reading.inbox),
+    PageRoute("GET", f"{API}/compare", "look", tasks.compare),
+    PageRoute("GET", f"{API}/inbox", "look", inbox.entries),
     PageRoute("GET", f"{API}/workers", "look", places.workers),
-    PageRoute("GET", f"{API}/tasks/{{id}}/origins/{{call}}", "look", contents.origins_of),
+    PageRoute("GET", f"{API}/inbox/{{task}}/{{call}}", "look", inbox.known),
     PageRoute("GET", f"{API}/audit", "look", places.audit),
     PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
     PageRoute("POST", f"{API}/bulk", "admin", bulk.begin, BulkAct),
     PageRoute("GET", f"{API}/bulk", "admin", bulk.count),
     PageRoute("GET", f"{API}/bulk/{{job}}", "admin", bulk.progress),
-    PageRoute("POST", f"{API}/tasks", "steer", acting.start, StartAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acting.reconcile, ReconcileAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acting.answer, AnswerAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acting.approve, ApprovalAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acting.reject, ApprovalAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/settle", "answer", acting.settle, SettleAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/budget", "steer", acting.budget, BudgetAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/resume", "steer", acting.resume, PlainAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/cancel", "steer", acting.cancel, PlainAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/rollback", "steer", acting.rollback, RollbackAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/signal", "steer", acting.signal, SignalAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/patch", "steer", acting.patch, PatchAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/fork", "steer", acting.fork, ForkAct),
+    PageRoute("POST", f"{API}/tasks", "steer", acts.start, StartAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acts.reconcile, ReconcileAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acts.answer, AnswerAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acts.approve, ApprovalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acts.reject, ApprovalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/settle", "answer", acts.settle, SettleAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/budget", "steer", acts.budget, BudgetAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/resume", "steer", acts.resume, PlainAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/cancel", "steer", acts.cancel, PlainAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/rollback", "steer", acts.rollback, RollbackAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/signal", "steer", acts.signal, SignalAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/patch", "steer", acts.patch, PatchAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/fork", "steer", acts.fork, ForkAct),
 )
 """Every route there is. What is not here is not found; each row says which right it needs."""
 
@@ -169,9 +178,10 @@ def asgi(app: App, *, authorize: Authorize, settings: Settings | None = None) ->
 class PageApp:
     """An ASGI 3 app. It needs no lifespan, and keeps nothing outside of itself."""
 
-    def __init__(self, site: Site, gate: Gate) -> None:
+    def __init__(self, site: Site, gate: Gate, routes: Iterable[PageRoute] | None = None) -> None:
         self.site = site
         self._gate = gate
+        self._patterns = _PATTERNS if routes is None else _patterns(routes)
         self._readers: CapacityLimiter | None = None
         self._feeds = Feeds(site)
 
@@ -203,7 +213,7 @@ class PageApp:
     async def _answered(self, scope: Scope, request: Request) -> Response:
         base, parts = _parts(scope)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        route, at, others = _found(method, parts)
+        route, at, others = _found(self._patterns, method, parts)
         is_shell = route is not None and route.handler is None and not route.path.startswith((API, _FILES))
         right = "look" if route is None else route.right
         person = self._gate.person(scope, right, is_shell=is_shell, now=time.monotonic())
@@ -212,7 +222,7 @@ class PageApp:
                 raise Denied(405, "not-allowed", "There is no such method here.")
             raise Denied(404, "not-found", "There is nothing here.", "See /api/v1/openapi.json")
         if route.path.startswith(_FILES):
-            return _asset(at)
+            return _asset(at, packs=_takes_gzip(request))
         if is_shell:
             body = page.shell(base, self.site.settings.login, __version__)
             return Response(body, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
@@ -238,7 +248,11 @@ class PageApp:
             headers = {"cache-control": "no-cache", "etag": f'"{quote(found.etag)}"'}
             if request.headers.get("if-none-match") == headers["etag"]:
                 return Response(status_code=304, headers=headers)
-        return Response(values.dump(found.body), found.status, headers, "application/json")
+        body = values.dump(found.body)
+        if len(body) >= PACKED_FROM_BYTES and _takes_gzip(request):
+            body = await to_thread.run_sync(_packed, body)
+            headers["content-encoding"] = "gzip"
+        return Response(body, found.status, headers, "application/json")
 
     def _stream(self, request: Request, call: PageCall) -> Response:
         who = request.headers.get("authorization", call.person.id)
@@ -272,6 +286,10 @@ async def _read(found: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
+def _packed(body: bytes) -> bytes:
+    return gzip.compress(body, PACKING_LEVEL, mtime=0)
+
+
 async def _body(request: Request) -> bytes:
     """The body of an act, up to a megabyte."""
     found = b""
@@ -293,10 +311,10 @@ def _parts(scope: Scope) -> tuple[str, list[str]]:
     return root, [unquote(part, errors="replace") for part in path.removeprefix("/").split("/")]
 
 
-def _found(method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, str], bool]:
+def _found(patterns: Patterns, method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, str], bool]:
     """The route of a path, what its names stand for, and whether the path has another method."""
     others = False
-    for route, pattern in _PATTERNS:
+    for route, pattern in patterns:
         if len(pattern) != len(parts):
             continue
         at = {want[1:-1]: part for want, part in zip(pattern, parts, strict=True) if want.startswith("{")}
@@ -307,16 +325,31 @@ def _found(method: str, parts: list[str]) -> tuple[PageRoute | None, dict[str, s
     return None, {}, others
 
 
-_PATTERNS = [(route, route.path.lstrip("/").split("/")) for route in ROUTES]
+def _patterns(routes: Iterable[PageRoute]) -> Patterns:
+    return [(route, route.path.lstrip("/").split("/")) for route in routes]
 
 
-def _asset(at: dict[str, str]) -> Response:
+_PATTERNS = _patterns(ROUTES)
+
+
+def _takes_gzip(request: Request) -> bool:
+    told = request.headers.get("accept-encoding", "").lower().split(",")
+    return "gzip" in {one.strip() for one in told}
+
+
+def _asset(at: dict[str, str], *, packs: bool) -> Response:
     """A file of the front end. Its name holds a hash, so it may be kept for ever; an old page must load anew."""
     found = page.assets().get(at["name"])
     if found is None:
         raise Denied(404, "not-found", "There is no such file.")
     kept = page.FOR_EVER if at["version"] == page.version_of_files() else "no-cache"
-    return Response(found.body, headers={"content-type": found.kind, "cache-control": kept})
+    headers = {"content-type": found.kind, "cache-control": kept}
+    if found.packed is None:
+        return Response(found.body, headers=headers)
+    headers["vary"] = "accept-encoding"
+    if packs:
+        return Response(found.packed, headers={**headers, "content-encoding": "gzip"})
+    return Response(found.body, headers=headers)
 
 
 # Errors
@@ -346,5 +379,6 @@ def _problem(status: int, code: str, detail: str, hint: str, details: dict[str, 
     """An error as RFC 9457 has it, with our code and remedy."""
     plain = {name: value for name, value in details.items() if isinstance(value, str | int | float | bool | None)}
     told = {"type": f"errors/{code}", "code": code, "title": code.replace("-", " "), "status": status}
-    body = values.dump({**told, "detail": detail, "hint": hint, "details": plain})
+    words = {"detail": in_commands(detail), "hint": in_commands(hint, details.get("id"))}
+    body = values.dump({**told, **words, "details": plain})
     return Response(body, status, {"cache-control": "no-store"}, "application/problem+json")

@@ -22,9 +22,9 @@ from holdfast.engine.lists.watch import TaskChange
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web import reading
-from holdfast.web.gate import Denied
-from holdfast.web.site import Site
+from holdfast.web.access.gate import Denied
+from holdfast.web.reading import everywhere, inbox, shown, tasks
+from holdfast.web.requests.site import Site
 
 T = TypeVar("T")
 
@@ -238,7 +238,7 @@ class TaskFeed(_Shared):
         if row is None:
             raise TaskNotFound(self.id)
         dead = self.site.app.is_interrupted(row)
-        return {"status": row.status, "holder": reading.holder_json(row.holder), "interrupted": dead}
+        return {"status": row.status, "holder": shown.holder_json(row.holder), "interrupted": dead}
 
     async def _group(self, after: int) -> tuple[int, bytes]:
         """The next events after a seq, up to 500, written out once for all who are at the same place."""
@@ -261,13 +261,13 @@ class TaskFeed(_Shared):
 
         def told(went: Waterfall) -> dict[str, Any]:
             changed = {*_touched(events, went, after)}
-            rows = [reading.step_row(row) for key, row in went.rows.items() if key in changed]
-            more = {"steps": rows, "lanes": reading.lanes(went), "stages": list(went.stages)}
-            return {**more, "header": reading.header(app, app.get(self.id), went, is_now=True)}
+            rows = [tasks.step_row(row) for key, row in went.rows.items() if key in changed]
+            more = {"steps": rows, "lanes": tasks.lanes(went), "stages": list(went.stages)}
+            return {**more, "header": tasks.header(app, app.get(self.id), went, is_now=True)}
 
         data = {
-            "rows": [reading.row_of(app, one) for one in events],
-            "deltas": reading.deltas_of(app, self.id, after, last),
+            "rows": [shown.row_of(app, one) for one in events],
+            "deltas": tasks.deltas_of(app, self.id, after, last),
         }
         return last, frame("rows", data | self.site.went(self.id, told), str(last))
 
@@ -336,13 +336,16 @@ class Pulse(_Shared):
 
     def _count(self) -> dict[str, Any] | None:
         app = self.site.app
-        cursor = app.watch().cursor
+        cursor = app.watch().cursor  # of all namespaces
         if cursor == self._cursor and not self.numbers.get("by_status", {}).get("running"):
             return None
+        if self.site.spread():
+            self._cursor = cursor
+            return {**everywhere.counted(self.site), "place": cursor}
         waiting = self.numbers.get("inbox", 0)
         if cursor != self._cursor:
-            waiting = sum(1 for _ in islice(app.inbox(), reading.MOST_INBOX))
+            waiting = sum(1 for _ in islice(app.inbox(), inbox.MOST_INBOX))
         self._cursor = cursor
-        numbers = reading.counted(app)
+        numbers = tasks.counted(app)
         del numbers["as_of"]
         return {**numbers, "inbox": waiting}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from functools import cache
 from html import escape
@@ -56,15 +57,26 @@ class Asset(Struct, frozen=True):
 
     body: bytes
     kind: str
+    packed: bytes | None = None
+    """The body for those who take gzip; None of what is compressed already."""
+
+
+def _asset(name: str, body: bytes) -> Asset:
+    kind = KINDS[_suffix(name)]
+    return Asset(body, kind, None if kind.startswith("font/") else gzip.compress(body, 9, mtime=0))
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :]
 
 
 @cache
 def assets() -> dict[str, Asset]:
     """Return every file of the front end by its name. What the package does not hold can't be asked for."""
     return {
-        one.name: Asset(one.read_bytes(), KINDS[one.name[one.name.rindex(".") :]])
+        one.name: _asset(one.name, one.read_bytes())
         for one in files("holdfast.web").joinpath("static").iterdir()
-        if one.name[one.name.rfind(".") :] in KINDS
+        if _suffix(one.name) in KINDS
     }
 
 

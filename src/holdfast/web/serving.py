@@ -20,10 +20,11 @@ from msgspec import Struct
 from holdfast import App
 from holdfast.core.errors import HoldfastError, InvalidValue, WebOpen
 from holdfast.engine.reading import values
+from holdfast.web.access.gate import Gate, Person, is_loopback, own_hosts
+from holdfast.web.access.sessions import LEAST_TOKEN_LENGTH, Sessions
 from holdfast.web.asgi import API, PageApp
-from holdfast.web.gate import Gate, Person, is_loopback, own_hosts
-from holdfast.web.sessions import LEAST_TOKEN_LENGTH, Sessions
-from holdfast.web.site import Known, Settings, Site
+from holdfast.web.namespaces import NamespacesApp
+from holdfast.web.requests.site import Known, Settings, Site
 
 PORT = 7433
 TRIED_PORTS = 20
@@ -98,18 +99,25 @@ def page_app(
     token: str = "",
     names: tuple[str, ...] = (),
     known: Known = Known(),  # noqa: B008
-) -> PageApp:
-    """The page of this machine: people log in by a link, and act under one name."""
+    tenants: Callable[[str], App] | None = None,
+) -> PageApp | NamespacesApp:
+    """The page of this machine: people log in by a link, and act under one name.
+
+    With `tenants`, which opens the app of a namespace, it is a page over all of them.
+    """
     rights = ("look",) if settings.read_only else ("look", "answer", "steer", "admin")
     sessions = Sessions(Person(settings.by, rights), fixed=token)
     gate = Gate(sessions, None, own_hosts(host, port, names))
-    return PageApp(Site(app, settings, sessions, known), gate)
+    site = Site(app, settings, sessions, known)
+    return PageApp(site, gate) if tenants is None else NamespacesApp(site, gate, tenants)
 
 
 class PageServer:
     """A page that listens. It ends with Ctrl-C or SIGTERM, or after so many seconds; streams are closed then."""
 
-    def __init__(self, made: PageApp, listening: socket.socket, url: str, seconds: float | None = None) -> None:
+    def __init__(
+        self, made: PageApp | NamespacesApp, listening: socket.socket, url: str, seconds: float | None = None
+    ) -> None:
         self.url = url
         self._listening, self._seconds = listening, seconds
         config = uvicorn.Config(

@@ -159,7 +159,7 @@ def status_of(app: App, row: Summary) -> str:
 
 def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
     """Why no worker takes a task that is due; tasks that a worker will take are not in it."""
-    from holdfast.cli.failures.refusal import in_commands
+    from holdfast.core.errors.commands import in_commands
     from holdfast.engine.reading import serving
 
     now = app.clock.now_us()

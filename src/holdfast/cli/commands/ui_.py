@@ -10,11 +10,12 @@ import click
 from holdfast.cli.command import by_option, command
 from holdfast.cli.completion import files
 from holdfast.cli.environment import Environment
-from holdfast.core.errors import StoreReadOnly
+from holdfast.core.errors import InvalidValue, StoreReadOnly
 
 if TYPE_CHECKING:
     from holdfast.web.asgi import PageApp
-    from holdfast.web.site import Known
+    from holdfast.web.namespaces import NamespacesApp
+    from holdfast.web.requests.site import Known
 
 
 @command("ui")
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --behind-proxy: a host name that people use; repeatable.",
 )
+@click.option("--all-namespaces", is_flag=True, help="Show the tasks of every tenant, and a page for each of them.")
 @click.option("--for", "seconds", metavar="TIME", help="Stop after this time.")
 def ui_(
     environment: Environment,
@@ -47,6 +49,7 @@ def ui_(
     link_only: bool,
     behind_proxy: bool,
     names: tuple[str, ...],
+    all_namespaces: bool,
     seconds: str | None,
 ) -> None:
     """See and control tasks in a browser, on this machine.
@@ -59,13 +62,15 @@ def ui_(
     """
     from holdfast.engine.reading import values
     from holdfast.web import serving
-    from holdfast.web.gate import is_loopback
-    from holdfast.web.site import Settings
+    from holdfast.web.access.gate import is_loopback
+    from holdfast.web.requests.site import Settings
 
     if link_only:
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
         environment.data({"link": found}) if environment.as_json else environment.lines([found])
         return
+    if all_namespaces and environment.namespace:
+        raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
     known = _known(environment, target)
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
@@ -81,14 +86,17 @@ def ui_(
     )
     with serving.listen(host, port) as listening:
         bound = listening.getsockname()[1]
-        made = serving.page_app(environment.app(), settings, host, bound, token=token, names=names, known=known)
+        tenants = environment.tenant if all_namespaces else None
+        made = serving.page_app(
+            environment.app(), settings, host, bound, token=token, names=names, known=known, tenants=tenants
+        )
         server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
         _serve(environment, made, server, opens=not no_open)
 
 
 def _known(environment: Environment, target: str | None) -> Known:
     """The agents and tools of the file that was named; none without one."""
-    from holdfast.web.site import Known
+    from holdfast.web.requests.site import Known
 
     if target is None:
         return Known()
@@ -112,7 +120,7 @@ def _is_read_only(environment: Environment) -> bool:
     return environment.path is not None and not os.access(environment.path, os.W_OK)
 
 
-def _serve(environment: Environment, made: PageApp, server: object, *, opens: bool) -> None:
+def _serve(environment: Environment, made: PageApp | NamespacesApp, server: object, *, opens: bool) -> None:
     from holdfast.web import serving
 
     assert isinstance(server, serving.PageServer) and made.site.sessions is not None

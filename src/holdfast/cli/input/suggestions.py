@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast import Tool
-from holdfast.cli.failures.refusal import in_commands
 from holdfast.cli.input.agents import files_declared
 from holdfast.cli.show.formatting import clock, quoted
 from holdfast.cli.show.style import clean
 from holdfast.core.errors import InvalidValue
+from holdfast.core.errors.commands import in_commands
 from holdfast.engine.reading import inbox
 from holdfast.engine.reading.inbox import LABELS as LABELS, InboxItem, remedies
 from holdfast.engine.reading.serving import NO_WORKER

@@ -356,6 +356,10 @@ class MemoryStore:
             by_status = Counter(row.status for row in own)
             return TaskCounts(dict(sorted(by_status.items())), sum(bool(row.doubts) for row in own))
 
+    def namespaces(self) -> list[str]:
+        with self._lock:
+            return sorted({log.summary.namespace for log in self._logs.values() if log.summary is not None})
+
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
         with self._lock:
             before, last = query.before, (TO_THE_END, 0, 0)

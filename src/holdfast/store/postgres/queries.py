@@ -307,6 +307,10 @@ select status, sum(tasks)::bigint from {s}.task_counts
 where %(namespace)s::text is null or namespace = %(namespace)s
 group by status having sum(tasks) <> 0 order by status
 """
+# The tenants that have tasks. Their names are in the order of their bytes, as on other stores.
+NAMESPACES = """
+select namespace from {s}.task_counts group by namespace having sum(tasks) <> 0 order by namespace collate "C"
+"""
 IN_DOUBT = """
 select count(*) from {s}.tasks
 where doubts is not null and (%(namespace)s::text is null or namespace = %(namespace)s)

@@ -170,6 +170,9 @@ class PostgresStore:
         by_status: dict[str, int] = dict(self._links.rows(q.COUNTED, of, prepare=False))
         return TaskCounts(by_status, self._links.rows(q.IN_DOUBT, of, prepare=False)[0][0])
 
+    def namespaces(self) -> list[str]:
+        return [name for (name,) in self._links.rows(q.NAMESPACES, {}, prepare=False)]
+
     def acts(self, query: ActQuery) -> list[tuple[str, Stored]]:
         place: dict[str, object] = {"at": _bound(None), "log": _bound(None), "seq": _bound(None)}
         if (last := query.before) is not None:

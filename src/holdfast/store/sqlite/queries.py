@@ -241,6 +241,9 @@ COUNTED = """
 select status, sum(tasks) from task_counts where :namespace is null or namespace = :namespace
 group by status having sum(tasks) <> 0 order by status
 """
+# The tenants that have tasks.
+NAMESPACES = "select namespace from task_counts group by namespace having sum(tasks) <> 0 order by namespace"
+
 IN_DOUBT = """
 select count(*) from tasks indexed by tasks_in_doubt
 where doubts is not null and (:namespace is null or namespace = :namespace)

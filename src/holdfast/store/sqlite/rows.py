@@ -141,6 +141,11 @@ def list_tasks(reader: apsw.Connection, query: Query, after: int | None) -> list
     return [to_summary(row) for row in found]
 
 
+def read_namespaces(reader: apsw.Connection) -> list[str]:
+    """The tenants that have tasks."""
+    return [name for (name,) in fetch_all(reader, q.NAMESPACES)]
+
+
 def to_counts(reader: apsw.Connection, namespace: str | None) -> TaskCounts:
     """Return the kept counts of tasks."""
     of = {"namespace": namespace}

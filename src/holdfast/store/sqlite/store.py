@@ -482,6 +482,10 @@ class SqliteStore:
         with self._reading() as reader:
             return shapes.to_counts(reader, namespace)
 
+    def namespaces(self) -> list[str]:
+        with self._reading() as reader:
+            return shapes.read_namespaces(reader)
+
     def acts(self, query: protocol.ActQuery) -> list[tuple[str, Stored]]:
         with self._reading() as reader:
             log = None if query.before is None else self._place(reader, query.before.log)

@@ -131,6 +131,16 @@ class ReadingConformance:
         assert (found.by_status, found.in_doubt, found.tasks) == ({"completed": 1, "waiting": 1}, 0, 2)
         assert store.stats().by_status == found.by_status and store.check() == []
 
+    def test_tenants_are_those_that_have_tasks(self, store: Store) -> None:
+        assert store.namespaces() == []
+        start(store, "t")
+        start(store, "u")
+        assert len(store.namespaces()) == 1, "all tasks of one tenant"
+        for name in ("t", "u"):
+            head = head_of(store, name)
+            store.remove([Tombstone(name, head.seq, head.digest, AT)])
+        assert store.namespaces() == []
+
     def test_a_group_that_is_refused_is_not_counted(self, store: Store) -> None:
         start(store, "t")
         running = summarise(summary_of(store, "t"), "t", ev.TaskClaimed(holder="x"), AT)

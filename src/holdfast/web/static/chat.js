@@ -135,5 +135,3 @@ export function history(step, known) {
     return [];
   });
 }
-
-export const counted = (rows) => rows.reduce((sum, one) => sum + (one[2] === "message_added" ? 1 : 0), 0);

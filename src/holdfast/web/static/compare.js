@@ -83,8 +83,17 @@ function cell(one, kind) {
 }
 
 function head(task) {
-  return h("div", { class: "head" }, h("div", { class: "row" }, h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(task.id)}`) }, shown(task.id)), status(task.interrupted ? "interrupted" : task.status, { pill: true })), h("span", { class: "muted sm" }, `${duration(task.took_ms)} · ${plural(task.steps.known, "step")}${task.turn ? ` · turn ${task.turn}` : ""}`));
+  return h("div", { class: "head" }, h("div", { class: "row" }, h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(task.id)}`) }, shown(task.id)), status(task.interrupted ? "interrupted" : task.status, { pill: true })), h("span", { class: "muted sm" }, forkedFrom(task), `${duration(task.took_ms)}${used(task, "cost") ? ` · ${money(used(task, "cost"))}` : ""} · ${plural(task.steps.known, "step")}${task.turn ? ` · turn ${task.turn}` : ""}`));
 }
+
+/** Where a fork began, by whom, what was changed, and how its calls are answered. */
+function forkedFrom(task) {
+  if (!task.forked) return "";
+  const { parent, at, by, effects, patch } = task.forked;
+  return ["fork of ", h("span", { class: "m" }, shown(parent)), ` at seq ${at}`, by ? [" by ", shown(by)] : "", patch ? [" · ", shown(patch)] : "", ` · effects ${effects} · `];
+}
+
+const used = (task, name) => (task.budget && task.budget.used[name]) || 0;
 
 function states(tasks) {
   const found = compared(mapped(tasks[0].doc), mapped(tasks[1].doc), false).filter((one) => one.section !== "task");
@@ -97,8 +106,8 @@ function plainOf(given) {
 }
 
 function costs(tasks) {
-  const used = (task, name) => (task.budget && task.budget.used[name]) || 0;
-  const rows = [["cost", money], ["tokens", number], ["calls", number], ["steps", number]];
+  const rows = [["cost", money], ["tokens", number], ["calls", number], ["steps", number]].filter(([name]) => tasks.some((one) => used(one, name)));
+  if (!rows.length) rows.push(["steps", number]);
   return h("section", { class: "panel" }, h("header", null, h("h2", null, "Used")), h("div", { class: "kv" }, rows.map(([name, show]) => h("div", { key: name }, h("span", { class: "g" }), h("span", { class: "k" }, name), h("span", { class: "v" }, `${show(used(tasks[0], name))} → ${show(used(tasks[1], name))}`)))));
 }
 

@@ -27,7 +27,7 @@ export function ask({ title, text, fields = [], confirm, bad = false, act }) {
       }
     };
     const show = () => render(h("form", { method: "dialog", onsubmit: send },
-      h("h2", null, title), h("p", { class: "ink2" }, text),
+      h("h2", null, shown(title)), h("p", { class: "ink2" }, shown(text)),
       fields.map((one) => h("label", { class: "stack" }, one.label, field(one))),
       error ? h("p", { class: "notice bad", role: "alert" }, shown(error.message), " ", shown(error.hint || "")) : null,
       h("div", { class: "acts" }, h("button", { class: `btn ${bad ? "bad" : "pri"}`, type: "submit", disabled: busy }, confirm), h("button", { class: "btn ghost", type: "button", onclick: () => dialog.close() }, "Not now"))), dialog);

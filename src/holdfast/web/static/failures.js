@@ -6,10 +6,8 @@ import { addressOf } from "./route.js";
 import { calm, clock, duration, plural, shown, value } from "./text.js";
 import { copy } from "./copy.js";
 import { asPytest } from "./pytest.js";
+import { failing } from "./tally.js";
 import { openValue } from "./values.js";
-
-/** Steps that failed, or failed on the way. */
-export const failing = (steps) => steps.filter((one) => one.bars.some(([kind]) => kind === "failed") || one.status === "failed");
 
 export function failures(known, reads, goTo, page) {
   const bad = failing([...known.steps.values()]);
@@ -40,7 +38,7 @@ function failure(one, known, reads, goTo, page) {
       last ? [one.status === "failed" && task ? h("button", { class: "btn ghost sm", type: "button", title: "A test that runs the agent with the same input and expects this failure", onclick: (event) => { const button = event.currentTarget; reads.first().then((begun) => copy(asPytest(task, begun, last), button), page.failed); } }, h("span", { class: "w" }, "Copy as pytest")) : null, h("button", { class: "btn ghost sm", type: "button", onclick: (event) => copy(traceback(last), event.currentTarget) }, h("span", { class: "w" }, "Copy"))] : null),
       last ? h("pre", { class: "code" }, calm(traceback(last))) : h("p", { class: "m" }, shown(one.came)),
       h("header", null, h("h2", null, "Attempts")),
-      h("div", { class: "scrollx" }, h("table", null, h("thead", null, h("tr", null, ["try", "at", "error", "took", "then waited"].map((name, index) => h("th", { scope: "col", class: index > 2 ? "r" : "" }, name)))), h("tbody", null, attempts(one, found, goTo))))),
+      h("div", { class: "scrollx" }, h("table", { class: "cards tries" }, h("thead", null, h("tr", null, ["try", "at", "error", "took", "then waited"].map((name, index) => h("th", { scope: "col", class: index > 2 ? "r" : "" }, name)))), h("tbody", null, attempts(one, found, goTo))))),
     h("aside", { class: "panel", "aria-label": "What it knew then" }, h("header", null, h("h2", null, "What it knew then"), found.before > 0 ? h("button", { class: "link sm", type: "button", onclick: () => goTo(found.before) }, `seq ${found.before}`) : null),
       h("div", { class: "kv" }, Object.keys(found.input || {}).length ? [h("span", { class: "sect" }, `input of ${one.key}`), Object.entries(found.input).map(([key, given]) => line(key, given && given.$blob ? [calm(given.$blob.preview.slice(0, 160)), " … ", openValue(given.$blob, `${one.key} ${key}`)] : value(given, 200)))] : null,
         before ? facts(before) : null, same(known, one))));

@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { commandLine } from "./copy.js";
+import { ask } from "./dialogs.js";
 import { h } from "./dom.js";
 import { choices, fieldsOf, labelOf, valueOf } from "./forms.js";
 import { icon, status } from "./icons.js";
@@ -130,6 +131,7 @@ function pressed(page, entry, which) {
   const draft = drafts.get(key) || {};
   const why = draft.why || "";
   if (draft.busy) return;
+  if (which === "cancel" && rights(page, "steer")) return cancelled(page, entry, why);
   const arm = (what) => { drafts.set(key, { ...draft, armed: what, error: null }); page.draw(); };
   if (entry.kind === "approval" && rights(page, "answer")) {
     if (which === "approve") return arm("approve");
@@ -173,6 +175,10 @@ function pressed(page, entry, which) {
     return act(page, entry, "resume", { why }, "Made pending for workers");
   }
   return undefined;
+}
+
+function cancelled(page, entry, why) {
+  return ask({ title: `Cancel ${entry.task}?`, text: "The task and its children stop. What it did is compensated, as its tools declare. This can't be undone.", fields: [{ name: "why", label: "Why (recorded)", value: why }], confirm: "Cancel the task", bad: true, act: (given) => act(page, entry, "cancel", { why: given.why }, "Cancelled") });
 }
 
 function parsed(text) {
@@ -223,16 +229,33 @@ export function card(page, entry, { on = false, short = false } = {}) {
     h("div", { class: "in" }, question(entry, page), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
 }
 
-const origins = new Map();
+const calls = new Map();
+const NOTHING = { origins: {}, announced: null, earlier: null, idempotency_key: "", pace: null };
 
-/** Who wrote each argument, as far as it is known; asked for once for what a person is asked. */
-function written(page, entry) {
-  const key = `${entry.task}\n${entry.bound}`;
-  if (!origins.has(key)) {
-    origins.set(key, {});
-    get(`/tasks/${encodeURIComponent(entry.task)}/origins/${encodeURIComponent(entry.key)}`).then((found) => { origins.set(key, found.origins); page.draw(); }, () => undefined);
+/** What is known of a call beside its arguments: who wrote them, who announced it; asked for once for what is asked. */
+function knownOf(page, entry) {
+  const key = `${entry.task}\n${entry.key}\n${entry.bound}`;
+  if (!calls.has(key)) {
+    calls.set(key, NOTHING);
+    get(`/inbox/${encodeURIComponent(entry.task)}/${encodeURIComponent(entry.key)}`).then((found) => { calls.set(key, found); page.draw(); }, () => undefined);
   }
-  return origins.get(key);
+  return calls.get(key);
+}
+
+/** What other calls of the tool came to in this task. */
+function earlier(known, tool) {
+  if (!known.earlier) return "";
+  const { count, last } = known.earlier;
+  if (!count) return `no earlier ${tool} in this task`;
+  return `earlier in this task: ${count} ${tool}${last.came ? `, the last gave ${last.came}` : ""} (seq ${last.seq})`;
+}
+
+/** Who announced a call in doubt, and when its worker died. */
+function announced(known, since) {
+  const found = known.announced;
+  if (!found || !found.holder) return `Announced ${clock(since)}; no outcome is recorded. `;
+  const died = found.ended_ms ? `, which ${found.end === "lost" ? "was lost" : "died"} ${clock(found.ended_ms)}` : "";
+  return [`Announced ${clock(found.at_ms || since)} by process `, h("span", { class: "m" }, shown(found.holder.pid)), `${died}; no outcome is recorded. `];
 }
 
 const WROTE = { model: () => "written by the model", person: (one) => `same as ${one} gave`, tool: (one) => `same as in the result of ${one}`, step: (one) => `same as in the result of ${one}`, input: () => "same as in the task's input" };
@@ -242,19 +265,21 @@ function wrote(places) {
 }
 
 function question(entry, page) {
+  const known = entry.tool || entry.kind === "budget" ? knownOf(page, entry) : NOTHING;
   const tool = h("span", { class: "m" }, shown(entry.tool || entry.name));
   if (entry.kind === "approval") {
-    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments, written(page, entry)),
-      h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again"].filter(Boolean).join(" · "))];
+    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments, known.origins),
+      h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again", earlier(known, entry.tool)].filter(Boolean).map((one, index) => [index ? " · " : "", shown(one)]))];
   }
   if (entry.kind === "doubt" || entry.kind === "blocked") {
-    return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry.arguments),
-      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), `Announced ${clock(entry.since_ms)}; no outcome is recorded. `, entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
+    return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry.arguments, {}, known.idempotency_key),
+      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), announced(known, entry.since_ms), entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
   }
   if (entry.kind === "question") return h("p", { class: "q" }, shown(textOf(entry.prompt) || entry.name));
   if (entry.kind === "budget") {
     const show = entry.key === "cost" ? money : number;
-    return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
+    const { pace } = known;
+    return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, pace ? h("p", { class: "muted sm" }, `The last ${pace.steps === 1 ? "step" : `${pace.steps} steps`} used ${show(pace.each)}${pace.steps === 1 ? "" : " each"}; ${pace.done} steps are done.`) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
   }
   if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
   return h("p", { class: "q" }, shown(capital(textOf(entry.prompt) || WORDS[entry.kind])));
@@ -270,10 +295,10 @@ function textOf(prompt) {
 }
 
 /** Exact arguments, one a row; nothing is cut without a count of what is hidden. */
-function args(given, from = {}) {
+function args(given, from = {}, named = "") {
   const entries = Object.entries(given || {});
-  if (!entries.length) return null;
-  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)), Object.hasOwn(from, key) ? h("dd", { class: "from" }, wrote(from[key])) : null)));
+  if (!entries.length && !named) return null;
+  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)), Object.hasOwn(from, key) ? h("dd", { class: "from" }, wrote(from[key])) : null)), named ? h("div", { key: "\u0000key" }, h("dt", { class: "muted", title: "The idempotency key that the destination was given" }, "key"), h("dd", null, shown(named))) : null);
 }
 
 function controls(page, entry, draft) {
@@ -305,8 +330,8 @@ const CONTROLS = {
   question: ({ entry, draft, press, change, why, busy }) => [
     choicesOf(entry).map(([label], index) => button(shown(label), index < 3 ? String(index + 1) : "", press(`choice${index + 1}`), index ? "" : "pri", busy)),
     entry.answer && choicesOf(entry).length ? null : [entry.answer ? form(entry.answer, draft, change) : h("input", { class: "field", "aria-label": "Answer", placeholder: choicesOf(entry).length ? "or say it in words" : "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer")], why],
-  budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why],
-  quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why],
+  budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
+  quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
 };
 CONTROLS.blocked = CONTROLS.doubt;
 

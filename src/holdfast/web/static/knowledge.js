@@ -35,7 +35,7 @@ export function artifacts(found, path, goTo, page) {
   if (!found) return h("p", { class: "plain muted" }, "Reading …");
   if (!found.artifacts.length) return h("p", { class: "panel plain muted" }, "This task has made nothing up to here.");
   const href = (one) => `/blobs/${path.slice("/tasks/".length)}/${one.seq}/data`;
-  return h("div", { class: "panel scrollx" }, h("table", { class: "artifacts" }, h("thead", null, h("tr", null, ["Artifact", "Type", "Summary", "Made by", "Bytes", ""].map((one) => h("th", { scope: "col", class: one === "Bytes" ? "r" : "" }, one || h("span", { class: "vh" }, "Open or save"))))),
+  return h("div", { class: "panel scrollx" }, h("table", { class: "cards artifacts" }, h("thead", null, h("tr", null, ["Artifact", "Type", "Summary", "Made by", "Bytes", ""].map((one) => h("th", { scope: "col", class: one === "Bytes" ? "r" : "" }, one || h("span", { class: "vh" }, "Open or save"))))),
     h("tbody", null, found.artifacts.map((one) => h("tr", { key: one.id }, h("td", { class: "m b" }, shown(one.id)), h("td", { class: "m ink2" }, shown(one.type)), h("td", { class: "val" }, shown(one.summary)),
       h("td", { class: "m" }, shown(one.step), one.step ? " · " : "", h("button", { class: "link", type: "button", onclick: () => goTo(one.seq) }, `seq ${one.seq}`)), h("td", { class: "r m", title: bytes(one.bytes) }, number(one.bytes)),
       h("td", { class: "r" }, h("button", { class: "btn sm", type: "button", onclick: () => open(href(one), one.id) }, "Open as text"), " ", h("button", { class: "btn sm", type: "button", onclick: () => save(href(one), fileName(one.id)).catch(page.failed) }, "Save")))))));

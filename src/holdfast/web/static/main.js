@@ -1,6 +1,7 @@
 // The page: finds the session, shows the screen that the address names, and keeps the bar above it.
 
 import { connection, exchange, forget, get, login, Problem, stream } from "./api.js";
+import { commandLine } from "./copy.js";
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { onKeys, showKeys } from "./keys.js";
@@ -42,10 +43,13 @@ function body() {
 
 const PLACES = [["tasks", "Tasks", "/"], ["inbox", "Inbox", "/inbox"], ["workers", "Workers", "/workers"], ["audit", "Audit", "/audit"]];
 
+/** Whether this page lists the tasks of all namespaces: then everything else is on the page of one. */
+const spread = () => Boolean(page.about && page.about.spread);
+
 function places() {
   const here = ["task", "compare"].includes(route().screen) ? "tasks" : route().screen;
   const waiting = page.counts && page.counts.inbox;
-  return PLACES.map(([name, label, path]) =>
+  return PLACES.filter(([name]) => name === "tasks" || !spread()).map(([name, label, path]) =>
     h("a", { href: addressOf(path), "aria-current": here === name ? "page" : null }, h("span", { class: "ic" }, icon(name)), label, name === "inbox" && waiting ? h("span", { class: "n hot" }, number(waiting)) : null),
   );
 }
@@ -55,7 +59,8 @@ function bar() {
   return h("header", { class: "top", key: "top" },
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); document.getElementById("main").focus(); } }, "Skip to content"),
     h("a", { class: "brand", href: addressOf("/") }, icon("brand"), "Holdfast"),
-    h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.namespace ? [" · ", shown(about.namespace)] : null),
+    h("span", { class: "store m", title: about.store || "The store" }, shown((about.store || "").split("/").pop()), about.spread ? " · all namespaces" : about.namespace ? [" · ", shown(about.namespace)] : null),
+    about.one_of_many ? h("a", { class: "store under", href: `${document.body.dataset.base.replace(/\/ns\/[^/]*$/, "")}/`, "data-whole": "" }, "all namespaces") : null,
     h("nav", { class: "nav", "aria-label": "Pages" }, places()),
     h("div", { class: "right" }, live(),
       h("button", { class: "find", type: "button", onclick: find, "aria-label": "Find and commands" }, icon("search"), h("span", { class: "w" }, "Go to task, step …"), h("kbd", null, "/")),
@@ -102,13 +107,48 @@ function ended() {
   return h("form", { class: "notice bad", role: "alert", onsubmit: enter }, h("span", null, "This session has ended: the page was started again, or 12 hours have passed. What you see stays. Print a new link with ", h("code", null, "holdfast ui --link")), h("span", { class: "grow" }), h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link" }), h("button", { class: "btn pri", type: "submit" }, "Continue"));
 }
 
+/** What went wrong, alone on the page: what happened, why, one command, ids that begin alike. */
 function problem(error) {
+  const [what, why] = parted(error.message);
+  const [aim, command] = /^(.*?)(?:: )?(holdfast .+)$/.exec(error.hint)?.slice(1) || [error.hint, ""];
+  const more = [why, aim.startsWith("to ") && command ? "" : aim].filter(Boolean).map(sentence).join(" ");
   return h("section", { class: "card alone", role: "alert" }, h("div", { class: "in" },
-    h("span", { class: "risk" }, error.code),
-    h("h1", null, shown(error.message)),
-    error.hint ? h("pre", { class: "code" }, shown(error.hint)) : null,
-    h("div", { class: "acts" }, h("button", { class: "btn pri", type: "button", onclick: () => location.reload() }, "Load again"), h("a", { class: "btn", href: addressOf("/") }, "All tasks")),
+    h("p", null, h("span", { class: "risk" }, error.code)),
+    h("h1", null, shown(sentence(what).replace(/\.$/, ""))),
+    more ? h("p", { class: "ink2" }, shown(more)) : null,
+    command ? h("div", { class: "acts" }, commandLine(command)) : null,
+    alike(error),
+    h("div", { class: "acts" }, h("a", { class: "btn pri", href: addressOf("/") }, "All tasks"), h("button", { class: "btn", type: "button", onclick: () => location.reload() }, "Load again")),
   ));
+}
+
+/** The first part of a message, and the rest: it begins after the first semicolon outside of quotes. */
+function parted(text) {
+  for (const { index } of text.matchAll(/; /g)) {
+    const before = text.slice(0, index).replace(/\w'(?=[a-z])/g, "");
+    if (before.split("'").length % 2 && before.split('"').length % 2) return [text.slice(0, index), text.slice(index + 2)];
+  }
+  return [text, ""];
+}
+
+const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.?!…]$/.test(text) ? "" : "."}`;
+
+/** Tasks whose ids begin like one that is not there; looked for once. */
+function alike(error) {
+  if (error.code !== "task-not-found" || !error.details.id) return null;
+  if (!error.near) {
+    error.near = [];
+    nearest(error.details.id).then((found) => { error.near = found; draw(); }, () => undefined);
+  }
+  return error.near.length ? h("p", { class: "sm" }, h("span", { class: "muted" }, "Ids that begin alike: "), error.near.map((one, index) => [index ? ", " : "", h("a", { class: "m under", href: addressOf(`/tasks/${encodeURIComponent(one)}`) }, shown(one))])) : null;
+}
+
+async function nearest(id) {
+  for (const length of [id.length - 1, Math.ceil(id.length / 2), 3]) {
+    const { tasks: found } = length > 0 ? await get("/search", { q: id.slice(0, length) }) : { tasks: [] };
+    if (found.length) return found.slice(0, 5).map((one) => one.id);
+  }
+  return [];
 }
 
 // Logging in
@@ -139,7 +179,7 @@ function commands() {
   const may = page.about && !page.about.read_only && page.about.rights.includes("steer");
   const places1 = [["Tasks", "/", "g t"], ["Inbox", "/inbox", "g i"], ["Workers and queues", "/workers", "g w"], ["Audit", "/audit", "g a"], ["Users", "/users", ""], ["Threads", "/threads", ""]];
   return [
-    ...places1.map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
+    ...places1.filter(([, path]) => path === "/" || !spread()).map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
     ...(may && page.about.agents.length ? [{ label: "Start a task", told: "of an agent of this page's file", act: () => startTask().catch(failed) }] : []),
     { label: "Keys", told: "?", act: showKeys },
     { label: "Copy the link", told: "y", act: () => navigator.clipboard.writeText(location.href).catch(() => undefined) },
@@ -153,7 +193,7 @@ async function found1(text) {
   if (!text) return own;
   const found = await get("/search", { q: text }).catch(() => ({ tasks: [], words: [] }));
   return [
-    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => go(`/tasks/${encodeURIComponent(one.id)}`) })),
+    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => (one.namespace ? location.assign(addressOf(`/ns/${encodeURIComponent(one.namespace)}/tasks/${encodeURIComponent(one.local)}`)) : go(`/tasks/${encodeURIComponent(one.id)}`)) })),
     ...own,
     ...found.words.map(([kind, word]) => ({ label: word, told: `filter by ${kind}`, act: () => go(`/?q=${encodeURIComponent(worded(kind, word))}`) })),
   ];
@@ -243,7 +283,10 @@ function failed(error) {
     forget();
     session = false;
     refused = null;
-  } else page.problem = error;
+  } else {
+    page.problem = error;
+    if (!away && session) listen("/stream", null, () => undefined); // the bar still counts what waits
+  }
   draw();
 }
 
@@ -266,9 +309,9 @@ onKeys({
   "/": find,
   "?": showKeys,
   "g t": () => go("/"),
-  "g i": () => go("/inbox"),
-  "g w": () => go("/workers"),
-  "g a": () => go("/audit"),
+  "g i": () => !spread() && go("/inbox"),
+  "g w": () => !spread() && go("/workers"),
+  "g a": () => !spread() && go("/audit"),
 }, () => (screen && session && !page.problem ? screen.keys || {} : {}));
 
 setInterval(() => {

@@ -54,7 +54,7 @@ window.addEventListener("popstate", tell);
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
   if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  if (link.origin !== location.origin || link.hasAttribute("download") || link.getAttribute("href").startsWith("#")) return;
+  if (link.origin !== location.origin || link.hasAttribute("download") || link.hasAttribute("data-whole") || link.getAttribute("href").startsWith("#")) return;
   event.preventDefault();
   history.pushState(null, "", link.getAttribute("href"));
   tell();

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { compared, lines, plain } from "./moments.js";
-import { shown, value } from "./text.js";
+import { plural, shown, value } from "./text.js";
 
 const SIGNS = { add: "+", del: "−", chg: "~" };
 const NAMES = { task: "task", state: "state", facts: "facts", plan: "plan", questions: "questions", flags: "flags", notes: "notes", artifacts: "artifacts", checkpoints: "checkpoints" };
@@ -32,14 +32,14 @@ function differences(changes, event, writers, goTo) {
   return h("div", { class: "kv" }, found.length ? found : h("p", { class: "plain muted" }, "The task knows nothing yet."));
 }
 
-function entry(one, writers, goTo) {
+function entry(one, writers, goTo, more = null) {
   const wrote = writers && (writers.get(`${one.section}\u0000${one.key}`) || (one.section === "task" ? writers.get(one.key) : undefined));
   const source = wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
   const sign = one.section === "plan" && !one.kind ? (plain(one.value).done ? "✓" : "○") : SIGNS[one.kind] || "";
   if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source));
   return h("div", { key: `${one.section}/${one.key}`, class: one.kind },
     h("span", { class: "g" }, sign ? [h("span", { class: "vh" }, { add: "added", del: "removed", chg: "changed" }[one.kind] || ""), sign] : ""), h("span", { class: "k", title: one.key }, shown(one.key)),
-    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), source));
+    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), source, more));
 }
 
 function told(section, given) {
@@ -53,12 +53,16 @@ function told(section, given) {
 }
 
 /** The whole of it, on a tab of its own. */
-export function sections(now, writers, goTo) {
+export function sections(now, writers, goTo, rollBackTo) {
   if (!now) return h("p", { class: "plain muted" }, "Reading …");
   const groups = new Map();
   for (const [section, key, one] of lines(now)) {
     if (!groups.has(section)) groups.set(section, []);
     groups.get(section).push({ section, key, value: one, kind: "" });
   }
-  return h("div", { class: "cols" }, [...groups].map(([section, found]) => h("section", { class: "panel", key: section }, h("header", null, h("h2", null, NAMES[section] || section), h("span", { class: "muted sm" }, `${found.length}`)), h("div", { class: "kv" }, found.map((one) => entry(one, writers, goTo))))));
+  const said = (section, found) => (section === "plan" ? `${found.filter((one) => plain(one.value).done).length} of ${found.length} done` : section === "state" ? plural(found.length, "key") : `${found.length}`);
+  const back = (one) => (one.section === "checkpoints" && rollBackTo && Number.isInteger(one.value) ? h("button", { class: "link sm", type: "button", onclick: () => rollBackTo(one.value) }, "roll back to it") : null);
+  return h("div", { class: "cols" }, [...groups].map(([section, found]) => h("section", { class: "panel", key: section }, h("header", null, h("h2", null, capital(NAMES[section] || section)), h("span", { class: "muted sm" }, said(section, found))), h("div", { class: "kv" }, found.map((one) => entry(one, writers, goTo, back(one)))))));
 }
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);

@@ -1,19 +1,16 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
 import { get, post, Problem, save } from "./api.js";
-import { conversation, counted, readChat } from "./chat.js";
 import { copy, copyAs } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
-import { failing, failures } from "./failures.js";
 import { rowsOf } from "./folds.js";
 import { icon, status } from "./icons.js";
-import { card } from "./inbox.js";
 import { legend } from "./keys.js";
-import { artifacts, knowledge } from "./knowledge.js";
 import { mapped, Moments, plain } from "./moments.js";
 import { addressOf, ask, go } from "./route.js";
 import { panel, sections } from "./state.js";
+import { counted, failing } from "./tally.js";
 import { ago, clock, duration, money, name, number, plural, shown, value } from "./text.js";
 import { foldRow, lane, marks, nameOf, noteRow, overlay, row, scale } from "./waterfall.js";
 
@@ -24,6 +21,20 @@ const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
 const CHILD_AGAIN_MS = 2000;
 const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["knowledge", "Decisions & facts"], ["artifacts", "Artifacts"], ["failures", "Failures"], ["events", "Events"]];
+
+/** What a tab, or a task that waits for a person, needs beside the timeline. It is loaded when it is first shown. */
+const PARTS = { chat: () => import("./chat.js"), failures: () => import("./failures.js"), knowledge: () => import("./knowledge.js"), inbox: () => import("./inbox.js") };
+const LATER = { conversation: "chat", failures: "failures", knowledge: "knowledge", artifacts: "knowledge" };
+const loaded = new Map();
+
+/** A part, null until it is there; `draw` is called then. */
+function part(which, draw) {
+  if (!loaded.has(which)) {
+    loaded.set(which, null);
+    PARTS[which]().then((found) => { loaded.set(which, found); draw(); }, () => loaded.delete(which));
+  }
+  return loaded.get(which);
+}
 
 export function task(page, to) {
   const id = to.id;
@@ -196,6 +207,9 @@ export function task(page, to) {
 
   const rollback = () => askPerson({ title: `Roll ${id} back to seq ${seq()}?`, text: `Steps recorded after seq ${seq()} are void; the history is kept. A call that has happened is not made again: it returns its outcome.`, fields: [{ name: "why", label: "Why (recorded)" }], confirm: `Roll back to seq ${seq()}`, bad: true, act: ({ why }) => act("rollback", { to: seq(), why }) });
 
+  /** Go to a checkpoint, and ask whether to take the task back to it. */
+  const rollBackTo = (at) => { goTo(at); rollback(); };
+
   const fork = () => askPerson({
     title: `Fork from seq ${seq()}`,
     text: "A new task begins whose past is this one's. This one is not changed. Completed steps are not repeated.",
@@ -244,7 +258,7 @@ export function task(page, to) {
     return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
   }
 
-  const pace = (header) => part(header, known.docs.now);
+  const pace = (header) => shareDone(header, known.docs.now);
 
   function crumb(header) {
     const more = [];
@@ -285,10 +299,16 @@ export function task(page, to) {
           fact("chain", chain()),
           header.status === "completed" && header.is_now ? fact("result", value(header.result, 120)) : null)),
       h("div", { class: "row acts0" },
-        canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), "Resume …", h("kbd", null, "r")) : null,
+        canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), again(header), h("kbd", null, "r")) : null,
         canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), h("button", { class: "btn", type: "button", onclick: rollback, disabled: !view.at }, icon("back"), "Roll back …")] : null,
         canAct("steer") && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
         copyAs({ command: `holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
+  }
+
+  /** What the button says: which step is tried again, if one failed the task. */
+  function again(header) {
+    const step = header.status === "failed" && header.failure && header.failure.step;
+    return step ? ["Resume: try ", shown(step.replace(/#1$/, "").replace(/^\d+\//, "")), " again …"] : "Resume …";
   }
 
   function chain() {
@@ -313,7 +333,8 @@ export function task(page, to) {
 
   function needs(header) {
     if (broken() || !header.is_now || !header.inbox.length) return null;
-    return h("section", { "aria-label": "It waits for a person" }, header.inbox.map((one) => card(page, one, { short: true })));
+    const cards = part("inbox", page.draw);
+    return cards && h("section", { class: "needs", "aria-label": "It waits for a person" }, header.inbox.map((one) => cards.card(page, one, { short: true })));
   }
 
   function failed(header) {
@@ -349,18 +370,23 @@ export function task(page, to) {
 
   function content() {
     const writers = moments.writers(seq());
-    if (view.tab === "state") return sections(known.docs.now, writers, goTo);
-    if (view.tab === "knowledge") return knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
-    if (view.tab === "artifacts") return artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
+    if (view.tab === "state") return sections(known.docs.now, writers, goTo, canAct("steer") ? rollBackTo : null);
     if (view.tab === "events") return h("div", { class: view.at ? "work" : "" }, h("section", { class: "panel" }, eventsHead(), events(true)), view.at ? raw() : null);
-    if (view.tab === "conversation") {
-      known.messages = tabled("conversation", () => readChat(get, path, view.at));
-      return conversation(known, known.header.agent, goTo, page);
+    if (LATER[view.tab]) {
+      const found = part(LATER[view.tab], page.draw);
+      return found ? later(found, writers) : h("p", { class: "plain muted" }, "Loading …");
     }
-    if (view.tab === "failures") return failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
     return h("div", { class: "work" }, h("div", null, timeline(), legend([["← →", "one event"], ["⇧← ⇧→", "one step"], ["j k", "rows"], ["f", "fork here"], ["d", "diff"], ["e", "events"], [".", "now"], ["y", "copy link"]])),
       h("div", { class: "side" }, view.step ? inspector() : null,
         panel({ seq: seq(), now: known.docs.now, before: known.docs.before, since: known.docs.since || 0, event: known.rows[seq() - 1], whole: known.whole, toggle: (whole) => { known.whole = whole; page.draw(); }, goTo, writers })));
+  }
+
+  function later(found, writers) {
+    if (view.tab === "knowledge") return found.knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
+    if (view.tab === "artifacts") return found.artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
+    if (view.tab === "failures") return found.failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
+    known.messages = tabled("conversation", () => found.readChat(get, path, view.at));
+    return found.conversation(known, known.header.agent, goTo, page);
   }
 
   function timeline() {
@@ -447,20 +473,37 @@ export function task(page, to) {
     const last = many ? Math.min(wanted.length, first + 30 + 2 * MARGIN) : wanted.length;
     const start = known.rows.length ? known.rows[0][1] : 0;
     const gone = new Map(known.lanes.filter((one, index) => index > 0 && ["killed", "lost"].includes(known.lanes[index - 1].end)).map((one) => [one.seq, known.lanes[known.lanes.indexOf(one) - 1]]));
+    const columns = phone.matches ? ["seq", "what", "about", "value", ...(whole ? ["proven"] : [])] : ["seq", "seconds", "what", "about", "value", "by", ...(whole ? ["digest", "proven"] : [])];
     const hidden = known.rows.length - known.rows.filter((one) => !one[12]).length;
     return h("div", { class: many ? "wscroll" : "scrollx", tabindex: "0", role: "region", "aria-label": "Events", onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
-      h("table", { class: "events" }, h("thead", null, h("tr", null, ["seq", "seconds", "what", "about", "value", "by", ...(whole ? ["digest", ""] : [])].map((one) => h("th", { scope: "col", class: one === "seq" || one === "seconds" ? "r" : "" }, one || h("span", { class: "vh" }, "proven"))))),
-        h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: 8, style: { height: `${first * high}px` } })) : null,
-          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: 8 }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start, whole)]),
-          last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: 8, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
+      h("table", { class: "events" }, h("thead", null, h("tr", null, columns.map((one) => h("th", { scope: "col", class: `e-${one} ${one === "seq" || one === "seconds" ? "r" : ""}` }, one === "proven" ? h("span", { class: "vh" }, one) : one)))),
+        h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: columns.length, style: { height: `${first * high}px` } })) : null,
+          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: columns.length }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start, columns)]),
+          last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: columns.length, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
       hidden ? h("label", { class: "row plain sm" }, h("input", { type: "checkbox", checked: known.small, onchange: (event) => { known.small = event.target.checked; page.draw(); } }), `Show ${plural(hidden, "small write")} too`) : null);
   }
 
-  function eventRow(one, start, whole) {
+  function eventRow(one, start, columns) {
     const [number1, ms, , verb, about, text, tone, , , , , by] = one;
+    const cell = (column) => ({ seq: () => h("button", { class: "link", type: "button" }, String(number1)), seconds: () => ((ms - start) / 1000).toFixed(1), what: () => shown(verb), about: () => shown(about), value: () => shown(text), by: () => shown(by), digest: () => digest(number1).slice(0, 7), proven: () => intact(number1) })[column]();
     return h("tr", { key: number1, "data-seq": number1, class: `${number1 === seq() ? "on" : ""}${view.at && number1 > view.at ? " later" : ""}`, onclick: () => goTo(number1) },
-      h("td", { class: "r m muted" }, h("button", { class: "link", type: "button" }, String(number1))), h("td", { class: "r m muted", title: clock(ms) }, ((ms - start) / 1000).toFixed(1)),
-      h("td", { class: `b t-${one[2] === "step_doubted" ? "doubt" : tone}` }, shown(verb)), h("td", { class: "m" }, shown(about)), h("td", { class: "m ink2 val" }, shown(text)), h("td", { class: "sm" }, shown(by)), whole ? [h("td", { class: "m muted" }, digest(number1).slice(0, 7)), h("td", null, intact(number1))] : null);
+      columns.map((column) => h("td", { class: { seq: "r m muted", seconds: "r m muted", what: `b t-${one[2] === "step_doubted" ? "doubt" : tone}`, about: "m", value: "m ink2 val", by: "sm", digest: "m muted" }[column] || "", title: column === "seconds" ? clock(ms) : null }, cell(column))));
+  }
+
+  /** The events of a step. */
+  const about = (one) => known.rows.slice(one.first - 1, one.last).filter((each) => each[4] && `/${one.key}`.endsWith(`/${each[4]}`));
+
+  /** Who approved or rejected a call, and after how long. */
+  function decidedBy(one) {
+    const found = about(one);
+    const asked = found.find((each) => each[2] === "approval_asked");
+    return found.filter((each) => ["approval_given", "approval_refused"].includes(each[2])).map((each) => [h("dt", null, shown(each[3])), h("dd", null, each[11] ? ["by ", shown(each[11])] : "", asked ? `, after ${duration(each[1] - asked[1])}` : "", each[5] ? ["; ", shown(each[5])] : "")]);
+  }
+
+  function settledBy(one) {
+    const settled = about(one).findLast((each) => each[2] === "step_settled");
+    if (!settled) return "";
+    return ["; ", shown(settled[11] || "settled"), ": ", shown(settled[5]), one.status === "completed" ? ". It was not made again." : "."];
   }
 
   function inspector() {
@@ -476,8 +519,9 @@ export function task(page, to) {
         found.result !== undefined && found.result !== null ? [h("dt", null, "result"), h("dd", null, value(found.result))] : one.came ? [h("dt", null, "outcome"), h("dd", null, shown(one.came))] : null,
         found.failure ? [h("dt", null, "failure"), h("dd", { class: "failed" }, shown(`${found.failure.type}: ${found.failure.message}`))] : null,
         found.idempotency_key ? [h("dt", null, "key"), h("dd", null, shown(found.idempotency_key))] : null,
-        doubt.length ? [h("dt", null, "in doubt"), h("dd", null, duration(doubt.reduce((sum, [, from, to]) => sum + (to === null ? now : to) - from, 0)), one.status === "completed" ? "; it was settled, and not made again" : "")] : null,
-        h("dt", null, "attempts"), h("dd", null, String(one.attempts)),
+        decidedBy(one),
+        doubt.length ? [h("dt", null, "in doubt"), h("dd", null, duration(doubt.reduce((sum, [, from, to]) => sum + (to === null ? now : to) - from, 0)), settledBy(one))] : null,
+        h("dt", null, "attempts"), h("dd", null, String(one.attempts), about(one).filter((each) => ["step_started", "step_settled"].includes(each[2])).map((each) => ` · ${each[3]} at seq ${each[0]}`)),
         one.tokens ? [h("dt", null, "tokens"), h("dd", null, number(one.tokens))] : null,
         one.cost ? [h("dt", null, "cost"), h("dd", null, money(one.cost))] : null,
         h("dt", null, "events"), h("dd", null, h("button", { class: "link", type: "button", onclick: () => goTo(one.first) }, `seq ${one.first}`), one.last !== one.first ? [" to ", h("button", { class: "link", type: "button", onclick: () => goTo(one.last) }, `seq ${one.last}`)] : null),
@@ -532,7 +576,7 @@ function due(iso) {
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
 
 /** How much of a task is done, by its plan; 0 if that is not known, or it has ended. */
-function part(header, doc) {
+function shareDone(header, doc) {
   const plan = doc && doc.get("plan");
   if (!plan || !plan.length || ["completed", "failed", "cancelled"].includes(header.status)) return 0;
   return plan.filter((one) => plain(one).done).length / plan.length;

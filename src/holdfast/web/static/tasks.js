@@ -69,6 +69,7 @@ export function tasks(page, at) {
       const dead = new Set(data.dead || []);
       if ([...dead].some((id) => !known.dead.has(id)) || dead.size !== known.dead.size) again();
       known.dead = dead;
+      if (spread()) again(); // it is told that something changed, and not what
     }
   }
 
@@ -105,9 +106,11 @@ export function tasks(page, at) {
 
   const compared = () => known.chosen.length === 2 && go(`/compare/${known.chosen.map(encodeURIComponent).join("/")}`);
 
+  const spread = () => Boolean(page.about && page.about.spread);
+
   return {
     title: () => "Tasks",
-    keys: { x: select, c: compared, j: () => move(1), k: () => move(-1), Enter: () => known.rows && known.rows[known.on] && go(pathOf(known.rows[known.on])) },
+    keys: { x: () => !spread() && select(), c: () => !spread() && compared(), j: () => move(1), k: () => move(-1), Enter: () => known.rows && known.rows[known.on] && opened(known.rows[known.on]) },
     ticks: () => true,
     async start(listen) {
       const [counts, rates] = await Promise.all([get("/tasks/counts"), get("/rates"), load()]);
@@ -127,12 +130,18 @@ export function tasks(page, at) {
       return true;
     },
     close: () => clearTimeout(timer),
-    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)],
+    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), spread() ? namespaces(known.counts) : null, chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)],
   };
 }
 
 function pathOf(row) {
-  return `/tasks/${encodeURIComponent(row.id)}`;
+  return row.namespace ? `/ns/${encodeURIComponent(row.namespace)}/tasks/${encodeURIComponent(row.local)}` : `/tasks/${encodeURIComponent(row.id)}`;
+}
+
+/** A task of a namespace has a page of its own, which is loaded. */
+function opened(row) {
+  if (row.namespace) location.assign(addressOf(pathOf(row)));
+  else go(pathOf(row));
 }
 
 function head(query, page) {
@@ -243,14 +252,20 @@ function line(row, strip, on, chosen, flip) {
   const changed = Date.parse(row.changed_at);
   const running = row.status === "running";
   return h("tr", { key: row.id, "aria-selected": chosen ? "true" : null, class: `${on ? "on" : ""}${chosen ? " chosen" : ""}${now - changed < 3000 && running ? " new" : ""}` },
-    h("td", { class: "c-st" }, h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
-    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)) }, name(row.id)), h("span", { class: "sub" }, shown(row.agent), row.mock ? " (mock)" : "")),
+    h("td", { class: "c-st" }, row.namespace ? null : h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
+    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(row.namespace === "-" ? "no namespace" : row.namespace)), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),
     h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),
     h("td", { class: "c-strip" }, strip ? drawStrip(strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
     h("td", { class: "r m c-took" }, strip && strip.took_ms ? duration(strip.took_ms) : "–"),
     h("td", { class: "r m c-cost" }, strip && strip.share !== null && strip.share !== undefined ? mini(strip.share) : null, strip ? money(strip.cost) : "–"),
     h("td", { class: "r m muted c-when" }, ago(now - changed)));
+}
+
+/** Every namespace, with how many tasks it has and how many of them wait for a person. */
+function namespaces(counts) {
+  if (!counts || !counts.namespaces) return null;
+  return h("nav", { class: "views", "aria-label": "Namespaces" }, counts.namespaces.map((one) => h("a", { key: one.name, class: "btn sm", href: addressOf(`/ns/${encodeURIComponent(one.name)}/`), "data-whole": "" }, shown(one.name === "-" ? "no namespace" : one.name), h("span", { class: "n" }, number(one.tasks)), one.inbox ? h("span", { class: "n hot", title: "waiting for a person" }, number(one.inbox)) : null)));
 }
 
 function mini(share) {

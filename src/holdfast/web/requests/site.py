@@ -16,7 +16,7 @@ from holdfast import Agent, App, Tool
 from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
-from holdfast.web.sessions import Sessions
+from holdfast.web.access.sessions import Sessions
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     loopback: bool = False
     """Whether only this machine reaches it."""
     debug: bool = False
+    one_of_many: bool = False
+    """Whether the page of all namespaces lies above this one."""
 
 
 class Known(Struct, frozen=True):
@@ -68,6 +70,8 @@ class Site:
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
+        self.spread: Callable[[], list[Site]] = list
+        """The sites of all namespaces, if this one shows them together."""
         self.jobs: dict[str, Any] = {}
         """Acts on many tasks that are under way, or were lately."""
         self._states: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from holdfast.core.errors import HoldfastError, InvalidValue
-from holdfast.web.filters import filters_of
-from holdfast.web.gate import Denied
-from holdfast.web.shapes import BulkAct, PageAnswer, PageCall
+from holdfast.web.access.gate import Denied
+from holdfast.web.requests.filters import filters_of
+from holdfast.web.requests.shapes import BulkAct, PageAnswer, PageCall
 
 MOST_TASKS = 1_000
 MOST_JOBS = 20

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast import App, Budget, StatePatch
 from holdfast.core.errors import Conflict, HoldfastError, InvalidEvent, InvalidValue, TaskFinished
 from holdfast.engine.reading.task_state import TaskState
-from holdfast.web import reading
-from holdfast.web.gate import Denied
-from holdfast.web.shapes import (
+from holdfast.web.access.gate import Denied
+from holdfast.web.reading import tasks
+from holdfast.web.requests.shapes import (
     Act,
     AnswerAct,
     ApprovalAct,
@@ -204,7 +204,7 @@ def _once(call: PageCall, act: Callable[[], TaskState], id: str, about: str = ""
             found = act()
         except (InvalidEvent, TaskFinished) as error:
             raise _first(app, id, about, error) from None
-        return call.site.went(found.id, lambda went: reading.header(app, found, went, is_now=True))
+        return call.site.went(found.id, lambda went: tasks.header(app, found, went, is_now=True))
 
     return PageAnswer(call.site.once(call.person.id, call.key, once))
 

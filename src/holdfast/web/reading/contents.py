@@ -7,20 +7,16 @@ import binascii
 import os
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
 from holdfast.core.errors import InvalidValue, TaskNotFound
 from holdfast.core.events import ArtifactAdded, Failure
 from holdfast.engine.lists.chat import ChatEntry, chat
-from holdfast.engine.lists.origins import origins
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json as event_json, value_in
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
-
-LARGE = 2_048
-"""Values with more characters than this are shown by their beginning."""
+from holdfast.web.reading.shown import value_of
+from holdfast.web.requests.shapes import MOST_ROWS, Download, PageAnswer, PageCall
 
 MOST_FAILED = 50
 """How many tasks that failed are looked at for the same failure."""
@@ -33,17 +29,6 @@ def moment_of(call: PageCall, name: str = "upto") -> TaskState:
     """The task of a request, now or at the seq that a parameter names."""
     at = call.number(name, 0)
     return call.app.at(call.at["id"], at) if at else call.app.get(call.at["id"])
-
-
-def value_of(value: Any, task: str, seq: int, pointer: str) -> Any:
-    """A value, or of a large one how large it is, how it begins, and where the whole of it is."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else values.text(value)
-    if len(text) <= LARGE:
-        return value
-    href = f"/blobs/{quote(task, safe='')}/{seq}/{quote(pointer, safe='')}"
-    return {"$blob": {"bytes": len(text.encode()), "preview": text[:LARGE], "href": href}}
 
 
 # The conversation
@@ -70,19 +55,6 @@ def _entry(call: PageCall, entry: ChatEntry) -> dict[str, Any]:
         one["result"] = value_of(one["result"], id, one["seq"], "message")
         one["arguments"] = value_of(one["arguments"], id, int(seq or 0), field)
     return told
-
-
-# Who wrote what a person is asked about
-
-
-def origins_of(call: PageCall) -> PageAnswer:
-    """For each argument of a call that waits for a person: who wrote its value, or where the same value stands."""
-    id, key = call.at["id"], call.at["call"]
-    asked = next((one for one in call.app.inbox(id) if one.key == key and one.task == id), None)
-    if asked is None:
-        return PageAnswer({"origins": {}})
-    found = origins(list(islice(call.app.events(id), MOST_EVENTS)), key, asked.arguments, call.app.fetch)
-    return PageAnswer({"origins": values.as_json(found)})
 
 
 # Decisions, and what was made

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from holdfast.web.sessions import Sessions
+from holdfast.web.access.sessions import Sessions
 
 Right = Literal["public", "look", "answer", "steer", "admin"]
 Scope = MutableMapping[str, Any]

@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 from holdfast import App
 from holdfast.core.errors import InvalidValue
 from holdfast.engine.reading import values
-from holdfast.web.gate import Person, Right
-from holdfast.web.site import Site
+from holdfast.web.access.gate import Person, Right
+from holdfast.web.requests.site import Site
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.web.gate import Person
+    from holdfast.web.access.gate import Person
 
 CODE_SECONDS = 5 * 60
 TOKEN_SECONDS = 12 * 60 * 60

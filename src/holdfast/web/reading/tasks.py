@@ -7,23 +7,22 @@ from typing import Any
 
 from holdfast import App, __version__
 from holdfast.core.errors import HoldfastError, TaskNotFound
+from holdfast.core.errors.commands import in_commands
+from holdfast.core.events import StatePatched, TaskForked
 from holdfast.engine.lists.comparing import common_past, paired
 from holdfast.engine.lists.deltas import KEYFRAME
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
-from holdfast.engine.reading.describe import describe, process_name
-from holdfast.engine.reading.inbox import InboxItem, remedies
+from holdfast.engine.reading.describe import describe
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.contents import value_of
-from holdfast.web.filters import FIELDS, filters_of
-from holdfast.web.gate import RIGHTS
-from holdfast.web.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
-
-SHOWN = 120
-"""How many characters of a value a row has."""
+from holdfast.web.access.gate import RIGHTS
+from holdfast.web.reading.inbox import entry
+from holdfast.web.reading.shown import holder_json, money, row_of, short, value_of
+from holdfast.web.requests.filters import FIELDS, filters_of
+from holdfast.web.requests.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
 
 MOMENT = ("status", "turn", "goal", "waiting", *KEYFRAME)
 """The sections that the page shows of a moment."""
@@ -46,7 +45,6 @@ HEADER = (
 
 COUNTS_SECONDS = 1.0
 MOST_INTERRUPTED = 500
-MOST_INBOX = 200
 MOST_STRIPS = 50
 MOST_COMPARED = 2_000
 
@@ -54,7 +52,7 @@ MOST_COMPARED = 2_000
 def about(call: PageCall) -> PageAnswer:
     """What this page is: version, store, namespace, who acts, and what they may."""
     settings = call.site.settings
-    told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only", "loopback")}
+    told = {name: getattr(settings, name) for name in ("store", "namespace", "read_only", "loopback", "one_of_many")}
     known = call.site.known
     asks = sorted(name for name, one in known.tools.items() if one.reconcile is not None)
     told |= {"agents": sorted(known.agents), "reconciles": asks}
@@ -122,7 +120,8 @@ def _came(task: TaskState, went: Waterfall) -> str:
     if task.status == "completed":
         return short(task.stored_result)
     if task.failure is not None and task.status == "failed":
-        return short(f"{task.failure.type}: {task.failure.message}")
+        first = task.failure.cause or task.failure
+        return short(f"{first.type}: {first.message}{f' in {task.failure.step}' if task.failure.step else ''}")
     waiting = task.waiting
     if waiting is not None:
         asked = next((one for one in waiting.on if one["kind"] in ("person", "approval", "doubt")), None)
@@ -134,6 +133,8 @@ def _came(task: TaskState, went: Waterfall) -> str:
                 return short(f"{told['key']} is in doubt")
             case "person":
                 return short(f"asks: {told['prompt'] or told['name']}")
+            case _ if waiting.kind == "no_worker":
+                return short(in_commands(waiting.why or "no worker is running").partition(";")[0])
             case _:
                 return short(f"waits for {waiting.kind.replace('_', ' ')}{': ' + waiting.why if waiting.why else ''}")
     row = next(reversed(went.rows.values()), None)
@@ -182,11 +183,6 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
     }
 
 
-def holder_json(holder: str | None) -> dict[str, Any] | None:
-    """A worker's process as people know it."""
-    return None if holder is None else {"name": holder, "pid": process_name(holder)}
-
-
 def rows(call: PageCall) -> PageAnswer:
     """A task's timeline: a short array for each event."""
     after = call.number("after", 0)
@@ -194,13 +190,6 @@ def rows(call: PageCall) -> PageAnswer:
     upto = call.number("upto", values.MAX_SEQ)
     events = islice(call.app.events(call.at["id"], after=after), limit)
     return PageAnswer({"rows": [row_of(call.app, one) for one in events if one.seq <= upto]})
-
-
-def row_of(app: App, record: LoggedEvent) -> list[Any]:
-    """An event as a short array: seq, ms, kind, verb, about, value, tone, took, attempt, tokens, cost, by, dull."""
-    line = describe(record, app.fetch)
-    head = [record.seq, record.at_us // 1000, record.kind, line.verb, line.about, short(line.value), line.tone]
-    return [*head, line.took_us // 1000, line.attempt, line.tokens, money(line.cost), line.by, line.dull]
 
 
 def steps(call: PageCall) -> PageAnswer:
@@ -290,7 +279,7 @@ def compare(call: PageCall) -> PageAnswer:
     shared = common_past(*logs)
     later = [log[shared : shared + MOST_COMPARED] for log in logs]
     pairs = [[None if one is None else row_of(app, one) for one in pair] for pair in paired(*later)]
-    tasks = [_compared(call, id) for id in ids]
+    tasks = [{**_compared(call, id), "forked": _forked(app, log)} for id, log in zip(ids, logs, strict=True)]
     return PageAnswer(
         {
             "common": shared,
@@ -301,6 +290,16 @@ def compare(call: PageCall) -> PageAnswer:
     )
 
 
+def _forked(app: App, log: list[LoggedEvent]) -> dict[str, Any] | None:
+    """Where a fork began, who made it, and what it was begun with; None of a task that is not one."""
+    found = next((index for index in reversed(range(len(log))) if isinstance(log[index].event, TaskForked)), None)
+    if found is None:
+        return None
+    told = {name: getattr(log[found].event, name) for name in ("parent", "at", "by", "effects")}
+    patched = [one for one in log[found + 1 : found + 2] if isinstance(one.event, StatePatched)]
+    return {**told, "patch": short(describe(patched[0], app.fetch).value) if patched else ""}
+
+
 def _compared(call: PageCall, id: str) -> dict[str, Any]:
     found = call.app.get(id)
     told = call.site.went(id, lambda went: header(call.app, found, went, is_now=True))
@@ -309,57 +308,3 @@ def _compared(call: PageCall, id: str) -> dict[str, Any]:
         "took_ms": call.site.went(id, lambda went: (went.at_us - went.start_us) // 1000),
         "doc": found.to_dict(sections=MOMENT),
     }
-
-
-# People
-
-
-def inbox(call: PageCall) -> PageAnswer:
-    """What tasks wait for that a person can give, oldest first."""
-    found = list(islice(call.app.inbox(), MOST_INBOX))
-    entries = [entry(one) for one in sorted(found, key=lambda one: one.since_us)]
-    return PageAnswer({"entries": entries, "more": len(found) == MOST_INBOX, "now_ms": call.app.clock.now_us() // 1000})
-
-
-def entry(item: InboxItem) -> dict[str, Any]:
-    """An entry of the inbox, with the commands that do the same."""
-    same = (
-        "task",
-        "agent",
-        "kind",
-        "key",
-        "name",
-        "prompt",
-        "tool",
-        "risk",
-        "arguments",
-        "bound",
-        "owner",
-        "used",
-        "of",
-        "ahead",
-        "answer",
-    )
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
-    until = None if item.until_us is None else item.until_us // 1000
-    return {
-        **{name: getattr(item, name) for name in same},
-        "since_ms": item.since_us // 1000,
-        "until_ms": until,
-        "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
-        "commands": commands,
-    }
-
-
-# Values in short
-
-
-def short(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else values.text(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def money(cost: float | None) -> str | None:
-    return None if cost is None else f"{cost:.6f}"

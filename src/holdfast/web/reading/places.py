@@ -16,10 +16,9 @@ from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.values import Summary
-from holdfast.web.contents import value_of
-from holdfast.web.reading import short
-from holdfast.web.shapes import MOST_ROWS, Download, PageAnswer, PageCall
-from holdfast.web.site import Site
+from holdfast.web.reading.shown import short, value_of
+from holdfast.web.requests.shapes import MOST_ROWS, Download, PageAnswer, PageCall
+from holdfast.web.requests.site import Site
 
 MINUTES = 60
 RATES_SECONDS = 5.0

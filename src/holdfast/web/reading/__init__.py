@@ -1,0 +1,1 @@
+"""What the page shows, as JSON: tasks and the inbox, what a task holds, and the places beside tasks. Nothing writes."""

@@ -1,0 +1,106 @@
+"""What tasks wait for that a person can give, and what is known of a call before it is decided."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from holdfast.core.errors import StepNotFound
+from holdfast.core.errors.commands import in_commands
+from holdfast.engine.lists.origins import origins
+from holdfast.engine.lists.waterfall import Lane, StepRow, Waterfall
+from holdfast.engine.reading import values
+from holdfast.engine.reading.inbox import InboxItem, remedies
+from holdfast.web.reading.shown import holder_json
+from holdfast.web.requests.shapes import MOST_EVENTS, PageAnswer, PageCall
+
+MOST_INBOX = 200
+PACED_STEPS = 3
+
+
+def entries(call: PageCall) -> PageAnswer:
+    """What tasks wait for that a person can give, oldest first."""
+    found = list(islice(call.app.inbox(), MOST_INBOX))
+    told = [entry(one) for one in sorted(found, key=lambda one: one.since_us)]
+    return PageAnswer({"entries": told, "more": len(found) == MOST_INBOX, "now_ms": call.app.clock.now_us() // 1000})
+
+
+def entry(item: InboxItem) -> dict[str, Any]:
+    """An entry of the inbox, with the commands that do the same."""
+    same = (
+        "task",
+        "agent",
+        "kind",
+        "key",
+        "name",
+        "prompt",
+        "tool",
+        "risk",
+        "arguments",
+        "bound",
+        "owner",
+        "used",
+        "of",
+        "ahead",
+        "answer",
+    )
+    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
+    until = None if item.until_us is None else item.until_us // 1000
+    told = {name: getattr(item, name) for name in same}
+    if item.kind not in ("question", "approval") and isinstance(item.prompt, str):
+        told["prompt"] = in_commands(item.prompt).partition("; start one")[0]  # the commands below say it
+    return {
+        **told,
+        "since_ms": item.since_us // 1000,
+        "until_ms": until,
+        "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
+        "commands": commands,
+    }
+
+
+def known(call: PageCall) -> PageAnswer:
+    """What is known of what a person is asked: who wrote arguments, who announced the call, earlier calls, the pace."""
+    task, key = call.at["task"], call.at["call"]
+    told: dict[str, Any] = {"origins": {}, "announced": None, "earlier": None, "idempotency_key": "", "pace": None}
+    asked = next((one for one in call.app.inbox(task) if one.key == key), None)
+    if asked is None:
+        return PageAnswer(told)
+    owner = asked.owner or task
+    if asked.kind == "budget":
+        return PageAnswer({**told, "pace": call.site.went(owner, lambda went: _pace(went, asked.key))})
+    if not asked.tool:
+        return PageAnswer(told)
+    found = origins(list(islice(call.app.events(owner), MOST_EVENTS)), asked.key, asked.arguments, call.app.fetch)
+    told |= call.site.went(owner, lambda went: _around(went, asked))
+    named = ""
+    with suppress(StepNotFound):  # one that is not approved yet has not begun
+        named = call.app.step(owner, asked.key).idempotency_key or ""
+    return PageAnswer({**told, "origins": values.as_json(found), "idempotency_key": named})
+
+
+def _pace(went: Waterfall, limit: str) -> dict[str, Any] | None:
+    """What the last steps used of a budget that only some of them use: money or tokens."""
+    rows = list(went.rows.values())
+    used = [amount for amount in (row.cost if limit == "cost" else row.tokens for row in rows) if amount]
+    last = used[-PACED_STEPS:] if limit in ("cost", "tokens") else []
+    done = sum(row.status == "completed" for row in rows)
+    return {"steps": len(last), "each": sum(last) / len(last), "done": done} if last else None
+
+
+def _around(went: Waterfall, asked: InboxItem) -> dict[str, Any]:
+    """Who announced a call and how its worker ended, and what other calls of the tool came to in this task."""
+    rows = went.rows.values()
+    own = next((row for row in reversed(rows) if f"/{row.key.partition('@')[0]}".endswith(f"/{asked.key}")), None)
+    same = [row for row in rows if row.tool == asked.tool and row is not own and row.status == "completed"]
+    last = {"seq": same[-1].last, "came": same[-1].came} if same else None
+    lane = None if own is None else next((one for one in reversed(went.lanes) if one.seq <= own.first), None)
+    told = None if own is None or lane is None else {"seq": own.first, **_announced(own, lane)}
+    return {"announced": told, "earlier": {"count": len(same), "last": last}}
+
+
+def _announced(own: StepRow, lane: Lane) -> dict[str, Any]:
+    died = lane.end in ("killed", "lost") and lane.end_us is not None
+    ended_ms = (lane.end_us or 0) // 1000 if died else None
+    at_ms = min((bar.start_us for bar in own.bars), default=0) // 1000
+    return {"at_ms": at_ms or None, "holder": holder_json(lane.holder), "end": lane.end, "ended_ms": ended_ms}

@@ -1,0 +1,1 @@
+"""What handlers are given: the store, the shapes of what they take and answer with, and filters."""
