@@ -1,4 +1,4 @@
-"""Run tasks in Celery: a Celery task that works on what it is told of, and a pump that tells it what is due.
+"""Run tasks in Celery: a Celery task that works on the ids it gets, and a pump that sends the ids of due tasks.
 
     # shop.py
     app = Celery("shop", broker="redis://localhost")

@@ -42,7 +42,7 @@ HEARTBEAT_SECONDS = 5.0
 """How long an activity may be silent before Temporal tries it again on another worker."""
 
 HEARTBEAT_SHARE = 0.8
-"""How much of that Temporal is told: its server notices up to a second late."""
+"""The share of it that Temporal gets as its limit: its server notices up to a second late."""
 
 LONGEST = timedelta(days=3650)
 """How long an activity may take: as long as its task. What ends it is the heartbeat."""

@@ -237,7 +237,7 @@ FEW_REFUSED_VERBS = 10
 STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""
 
-LOOP_SECONDS = 0.005
+YIELD_SECONDS = 0.005
 """How long steps that wait for nothing keep other code on their event loop from running."""
 
 POLL_SECONDS = 0.25
@@ -277,7 +277,7 @@ KEY_SPACE_LENGTH = 16
 """Letters of a store's id that a task's first event has, and that its idempotency keys cover."""
 
 DUE_TASKS = 1_000
-"""How many tasks that are due a dispatcher is told of at most, before some of them are taken."""
+"""The most due tasks that a dispatcher gets before some of them are taken."""
 
 FOLLOW_SECONDS = 0.05
 """How often `follow` looks for new events."""

@@ -28,6 +28,7 @@ from holdfast.core.flows.stops import earliest
 from holdfast.core.state.budget import wall_end_us
 from holdfast.core.state.shapes import State
 from holdfast.engine.control.change import change
+from holdfast.engine.control.foreseen import ForeseenLogs
 from holdfast.engine.control.lifecycle import child_again, reopen
 from holdfast.engine.definitions.agent import Agent, block_agent
 from holdfast.engine.definitions.prices import Prices
@@ -93,7 +94,15 @@ class Dispatcher:
         self.tenants: dict[str, Dispatcher] = {}
         """The dispatchers of tenants: one for all workers of the process, which share its claims."""
         self.mocks: dict[str, Mapping[str, Any]] = {}
-        self.services = Services(self.child, self._child_async, self.prices.priced, Watch(logs), Publisher(logs), {})
+        self.services = Services(
+            run_child=self.child,
+            run_child_async=self._child_async,
+            priced=self.prices.priced,
+            watch=Watch(logs),
+            publisher=Publisher(logs),
+            tools={},
+            foreseen=ForeseenLogs(logs.load, logs.heads),
+        )
         self.notices: Notices | None = None
         """Called when a task waits for a person."""
         self.failures: FailureNotices | None = None

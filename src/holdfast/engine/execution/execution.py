@@ -42,6 +42,7 @@ from holdfast.core.state.paths import is_nested, opened
 from holdfast.core.state.shapes import State, Undo
 from holdfast.core.wording import verb_of
 from holdfast.engine.control import change, late_results
+from holdfast.engine.control.foreseen import Foreseen, ForeseenLogs
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import CALLER
 from holdfast.engine.definitions.lent import Lent
@@ -55,7 +56,6 @@ from holdfast.engine.execution.replay import LiveCalls, unclaimed_steps
 from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.execution.watch import Announced, Watch
 from holdfast.engine.logs.committer import Resolve, Ticket
-from holdfast.engine.logs.foreseen import Foreseen
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.streams.publisher import Publisher
@@ -79,6 +79,7 @@ class Services(Struct, frozen=True):
     publisher: Publisher
     tools: dict[str, Tool]
     """Tools that can be called once only, as far as this process has met them: what a settlement must fit."""
+    foreseen: ForeseenLogs
 
 
 class Execution:
@@ -235,7 +236,7 @@ class Execution:
             entry = PendingWrite(record, self.state.seq)
             if self.ends(record):
                 self.end_children(entry)
-                self.tell_parent(entry, self.logs.foreseen.draft)
+                self.tell_parent(entry, self.services.foreseen.draft)
             self._queue.append(entry)
             try:
                 while not entry.settled:
@@ -549,7 +550,7 @@ class Execution:
         """Tell what became of the event for a parent's log."""
         parent, entry.parent = entry.parent, None
         if parent is not None:
-            self.logs.foreseen.settle(parent, committed=entry.answer is True)
+            self.services.foreseen.settle(parent, committed=entry.answer is True)
 
     # Immediate verbs
 

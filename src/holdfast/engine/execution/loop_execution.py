@@ -285,7 +285,7 @@ class LoopExecution(Execution):
             await written
         elif self.time() > self._yields_at:
             await asyncio.sleep(0)
-            self._yields_at = self.time() + limits.LOOP_SECONDS
+            self._yields_at = self.time() + limits.YIELD_SECONDS
         self.settle_parent(entry)
         if self.linked_logs.is_stale:
             await asyncio.to_thread(self.linked_logs.reread)
@@ -298,7 +298,7 @@ class LoopExecution(Execution):
         """
         if type(entry.record.events[-1]) is TaskFailed:
             await asyncio.to_thread(self.end_children, entry)
-        foreseen, parent = self.logs.foreseen, self.state.summary.parent
+        foreseen, parent = self.services.foreseen, self.state.summary.parent
         try:
             self.tell_parent(entry, foreseen.draft_at_once)
         except BlockingIOError:

@@ -11,8 +11,8 @@ from holdfast.core import events as ev
 from holdfast.core.codec import Write
 from holdfast.core.flows.requests import Append
 from holdfast.core.state import merge
+from holdfast.engine.control.foreseen import Foreseen
 from holdfast.engine.logs.committer import PlacedEvent
-from holdfast.engine.logs.foreseen import Foreseen
 
 _PENDING = object()
 

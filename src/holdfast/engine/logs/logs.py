@@ -33,7 +33,6 @@ from holdfast.core.names import begins_again, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
-from holdfast.engine.logs.foreseen import ForeseenLogs
 from holdfast.engine.logs.heads import Heads, KnownHead, RecordHeads
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
@@ -104,7 +103,6 @@ class Logs:
         self.committer = Committer(store)
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
-        self.foreseen = ForeseenLogs(self.load, self.heads)
         self.record_heads = RecordHeads()
         self.users: OnUser | None = None
         """The model of users' state, if the program declares one."""

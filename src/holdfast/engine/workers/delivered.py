@@ -1,4 +1,4 @@
-"""Working on a task because a dispatcher said so: only if it is due, and no other process has it.
+"""Working on a task that a dispatcher sent: only if it is due, and no other process has it.
 
 A message may come twice, late, or for a task that has ended: then nothing happens. What a worker does about tasks that
 kill it, or that their agent cannot resume, is done here too. Limits of queues are kept where the messages are sent.
@@ -54,7 +54,7 @@ def delivery(own: Dispatcher, namespace: str, id: str, *, hold: float, max_death
 
 
 class Delivery:
-    """A task that this process was told to work on."""
+    """A task that a dispatcher sent to this process."""
 
     def __init__(self, dispatcher: Dispatcher, name: str, hold: float, max_deaths: int) -> None:
         self.logs = dispatcher.logs
@@ -101,7 +101,7 @@ class Delivery:
         self._refuse_not_due(log)
         agent = self._agent = self._dispatcher.agent_of(log, None)
         if log.state.summary.version not in agent.accepts:
-            raise _NothingToDo(log)  # a process of its version will be told too
+            raise _NothingToDo(log)  # a process of its version gets it too
         return Assignment(self._name, agent, lambda: (self._claimed(agent), True), self._hold)
 
     def _claimed(self, agent: Agent) -> Log:

@@ -1,4 +1,4 @@
-"""Tasks that are due and that no process works on: what a dispatcher of others is to be told of.
+"""Tasks that are due and that no process works on: what a dispatcher sends to other systems.
 
 The store is asked as a worker asks it, so queues, priorities, times and lost workers count the same; nothing is taken.
 """

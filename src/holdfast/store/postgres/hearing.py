@@ -22,7 +22,7 @@ from holdfast.core import limits
 from holdfast.core.errors import StoreError
 
 
-class Session(Protocol):
+class ListeningSession(Protocol):
     """The session that listens: this process's sign of life."""
 
     name: str
@@ -54,7 +54,7 @@ def channels(schema: str) -> tuple[str, str]:
 class PostgresWakeListener:
     """Hears by the session that proves this process alive. When it broke, something may have been missed."""
 
-    def __init__(self, session: Session, schema: str, notify: Notify, kind: str) -> None:
+    def __init__(self, session: ListeningSession, schema: str, notify: Notify, kind: str) -> None:
         """`kind` is the same for workers that serve the same tasks; empty: notes of others are ignored."""
         self._session = session
         self._ready, self._none = channels(schema)

@@ -112,7 +112,7 @@ class SqliteStore:
     def _append_one(self, writer: apsw.Connection, group: Group) -> Outcome:
         """A single plain event in one statement, anything else in a transaction."""
         write = group.writes[0]
-        if len(write.drafts) > 1 or write.expect is None or not shapes.is_plain(group):
+        if len(write.drafts) != 1 or write.expect is None or not shapes.is_plain(group):
             return self._append_groups(writer, (group,))[0]
         try:
             digest = self._insert_event(writer, write.log, write.expect, write.drafts[0])

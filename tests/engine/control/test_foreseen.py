@@ -66,7 +66,7 @@ def test_failed_children_tell_their_parent_too(url):
 
 def test_children_one_after_the_other_read_only_what_is_new_of_their_parent(app, monkeypatch):
     loaded, load = [], app.logs.load
-    monkeypatch.setattr(app.logs.foreseen, "_load", lambda name: loaded.append(name) or load(name))
+    monkeypatch.setattr(app._dispatcher.services.foreseen, "_load", lambda name: loaded.append(name) or load(name))
     assert app.run(parent_here, {"many": 20}, id="t").result == list(range(20))
     assert loaded == ["t"]
 
