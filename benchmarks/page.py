@@ -22,6 +22,8 @@ PLOTS = {
     "resume": ("From a kill back to the next turn", "turns of two messages of 1 KB", "milliseconds", True),
     "storage": ("Bytes on disk for a turn of 2 KB", "turns so far", "bytes a turn", True),
     "growth-one": ("One task beside a full table, PostgreSQL", "events in the table", "steps a second", False),
+    "turns": ("A turn that hands its whole history on", "turns of two messages", "microseconds of CPU", True),
+    "scaling": ("What each costs when there are more", "how many", "microseconds of CPU each", True),
     "growth-many": ("200 tasks at once beside a full table", "events in the table", "steps a second", False),
 }
 
@@ -60,7 +62,7 @@ def lines(rows: list[Row]) -> list[Series]:
     found: dict[str, dict[float, float]] = {}
     for row in rows:
         if row.measured is not None:
-            found.setdefault("Holdfast", {})[row.at] = row.measured
+            found.setdefault(row.line, {})[row.at] = row.measured
             if row.compare is not None:
                 found.setdefault(row.beside, {})[row.at] = row.compare
     return [Series(name, sorted(points.items())) for name, points in found.items() if len(points) > 1]

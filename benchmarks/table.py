@@ -40,7 +40,7 @@ def at_least(bound: float, unit: str = TIMES) -> Goal:
 class Row(Struct, frozen=True, kw_only=True):
     """One number, what it is compared with (in the same unit), and what it should be; or why there is none.
 
-    A row of a curve says where on it it lies (`at`); what was measured is Holdfast's, what is beside it another's.
+    A row of a curve says where on it it lies (`at`), and on which line; what is beside it lies on another's.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Row(Struct, frozen=True, kw_only=True):
     note: str = ""
     curve: str = ""
     at: float = 0
+    line: str = "Holdfast"
 
     @property
     def ratio(self) -> float | None:
@@ -121,7 +122,7 @@ def _row(facts: dict[str, Any]) -> Row:
 
 
 def _facts(row: Row) -> dict[str, Any]:
-    names = ("name", "measured", "unit", "compare", "beside", "ratio", "ok", "note", "curve", "at")
+    names = ("name", "measured", "unit", "compare", "beside", "ratio", "ok", "note", "curve", "at", "line")
     plain = {name: getattr(row, name) for name in names}
     return {**plain, "goal": None if row.goal is None else str(row.goal)}
 

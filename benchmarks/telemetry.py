@@ -22,8 +22,8 @@ from benchmarks.workload import MOST_ROUNDS, say
 from holdfast import Task, agent
 from holdfast.tracing import Otlp
 
-STEPS = 1_000
-ROUNDS = min(12, MOST_ROUNDS)
+STEPS = 4_000
+ROUNDS = min(10, MOST_ROUNDS)
 
 COLLECTOR = """
 import http.server

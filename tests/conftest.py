@@ -14,11 +14,20 @@ import holdfast
 import holdfast.engine
 from holdfast.testing.clock import FakeClock
 from tests.pgbouncer_server import pgbouncer, pooled_url
-from tests.postgres_server import NO_SERVER, in_memory, postgres_databases, postgres_url
+from tests.postgres_server import NO_SERVER, bare_role, in_memory, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
 from tests.snapshots import Library, texts
 
-__all__ = ["pgbouncer", "pooled_url", "postgres_databases", "postgres_url", "redis_for_all", "redis_server", "texts"]
+__all__ = [
+    "bare_role",
+    "pgbouncer",
+    "pooled_url",
+    "postgres_databases",
+    "postgres_url",
+    "redis_for_all",
+    "redis_server",
+    "texts",
+]
 
 if "TMPDIR" not in os.environ and (place := in_memory()):
     # A store of a test syncs with every write. No test needs a disk for that: a killed process leaves its files behind

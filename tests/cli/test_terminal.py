@@ -236,7 +236,7 @@ def test_a_task_that_somebody_else_has_is_busy(folder):
     screen.until("done.*slow#1")
     other = run(folder, *work)
     assert other.returncode == 4 and "error[task-busy]" in other.stderr
-    assert "help: holdfast resume s FILE --wait 1m" in other.stderr
+    assert "help: holdfast resume s agents.py:slowly --wait 1m" in other.stderr
     waited = run(folder, *work, "--wait", "30s")
     assert waited.returncode == 0 and waited.stdout == "91\n" and screen.ended() == 0
     assert len(done_slowly(folder)) == 14

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -219,6 +220,7 @@ def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start
         error = json.loads(refused.stderr)["error"]
         assert error["code"] == "invalid-value"
         texts.check(error["message"])
+    texts.check(run(folder, "worker", "agents.py", "--health", "203.0.113.7:9100", code=USAGE).stderr)
     worker = start("worker", "agents.py", "--health", str(port))
     worker.says(f"health http://127.0.0.1:{port}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -226,6 +228,57 @@ def test_health_is_served_on_loopback_and_a_port_in_use_is_refused(folder, start
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert b"holdfast_store_up 1" in answer.read()
     assert worker.ends() == 0
+
+
+def probe(address, path):
+    try:
+        with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_an_address_that_other_machines_reach_serves_nothing_but_health(folder, start, texts):
+    worker = start("worker", "agents.py", "--health", "0.0.0.0:0")
+    worker.says("/livez and /readyz only, as other machines can ask")
+    [port] = re.findall(r"health http://0\.0\.0\.0:(\d+)", worker.err)
+    address = f"http://127.0.0.1:{port}"
+    until(lambda: probe(address, "/readyz") == (200, '{"status":"ok"}'))
+    assert probe(address, "/livez") == (200, '{"status":"ok"}')
+    for path in ("/metrics", "/healthz", "/", "/api/v1/tasks"):
+        assert probe(address, path) == (404, "/livez or /readyz\n")
+    assert worker.ends() == 0
+
+
+PATIENT = """
+import time
+from pathlib import Path
+from holdfast import Task, agent
+
+def hold(seconds: float) -> str:
+    Path("holding").touch()
+    time.sleep(seconds)
+    return "held"
+
+@agent
+def patient(task: Task) -> str:
+    task.step(hold, 3.0)
+    return task.step(hold, 600.0)
+"""
+
+
+def test_a_worker_that_is_stopped_is_alive_and_not_ready_until_its_step_is_done(folder, app, start):
+    (folder / "patient.py").write_text(PATIENT)
+    app.start("patient", id="p")
+    worker = start("worker", "patient.py", "--jsonl", "--health", "127.0.0.1:0", "--grace", "30s")
+    address = until(lambda: worker.lines)[0]["health"]
+    until(lambda: (folder / "holding").exists() and probe(address, "/readyz")[0] == 200)
+    worker.process.terminate()
+    until(lambda: probe(address, "/readyz") == (503, '{"status":"stopping"}'))
+    assert probe(address, "/livez") == (200, '{"status":"stopping"}')
+    assert worker.ends(None) == 0
+    steps = [one.event for one in app.events("p") if isinstance(one.event, ev.StepCompleted)]
+    assert len(steps) == 1 and app.get("p").status == "pending", "the step was finished and recorded, the task released"
 
 
 # Stopping and dying
@@ -390,6 +443,9 @@ def test_a_worker_that_removes_tasks_tells_people(folder, app, start):
         ["agents.py", "--gc-every", "1h", "--gc-keep", "-1"],
         ["agents.py", "--store", "memory:", "--processes", "2"],
         ["agents.py", "--namespace", "a", "--all-namespaces"],
+        ["agents.py", "--health", "soon"],
+        ["agents.py", "--health", ":9100"],
+        ["agents.py", "--health", "::1:9100"],
     ],
 )
 def test_what_cannot_be_done_is_refused_before_a_store_is_made(folder, given, texts):

@@ -42,9 +42,12 @@ MAX_DEATHS = 1_000
 """Every process is killed here, innocent tasks and all: nothing is to be set aside for that."""
 
 
-def agents_at(address, pause=0.0, timeout=None):
-    """An agent of each colour that pays so many times, and says what it paid in all."""
-    world = World.at(address)
+def agents_at(address, pauses=(0.0,), timeout=None, acks=""):
+    """An agent of each colour that pays so many times, and says what it paid in all.
+
+    Calls take so many seconds each, in turns. `acks` is a folder: what was made and acknowledged here is noted there.
+    """
+    world, noted = World.at(address), Notes(acks)
 
     def find(call):
         found = world.find(call.idempotency_key)
@@ -54,25 +57,44 @@ def agents_at(address, pause=0.0, timeout=None):
 
     @tool(**known)
     def pay(n: int, *, idempotency_key: str) -> int:
-        time.sleep(pause)
+        time.sleep(pauses[n % len(pauses)])
         world.request("pay", key=idempotency_key, n=n, task=current_call().task_id)
+        noted.made(current_call().task_id, n)
         return n
 
     @tool(**known)
     async def apay(n: int, *, idempotency_key: str) -> int:
-        await asyncio.sleep(pause)
+        await asyncio.sleep(pauses[n % len(pauses)])
         await asyncio.to_thread(world.request, "pay", key=idempotency_key, n=n, task=current_call().task_id)
+        noted.made(current_call().task_id, n)
         return n
 
     @agent
     def steady(task, steps: int):
-        return sum(task.call(pay, n=n) for n in range(steps))
+        return sum(noted.returned(task.id, task.call(pay, n=n)) for n in range(steps))
 
     @agent
     async def swift(task, steps: int):
-        return sum([await task.call(apay, n=n) for n in range(steps)])
+        return sum([noted.returned(task.id, await task.call(apay, n=n)) for n in range(steps)])
 
     return steady, swift
+
+
+class Notes:
+    """What this process made and had acknowledged, on lines of JSON in a file of its own, with the time."""
+
+    def __init__(self, folder):
+        self._folder, self._made, self._file = folder, set(), None
+
+    def made(self, task, n):
+        self._made.add((task, n))
+
+    def returned(self, task, n):
+        if self._folder and (task, n) in self._made:  # else it was recorded before, and replayed
+            if self._file is None:
+                self._file = open(f"{self._folder}/{os.getpid()}", "a", buffering=1)  # noqa: SIM115 — until the end
+            self._file.write(json.dumps({"task": task, "n": n, "at": time.monotonic()}) + "\n")
+        return n
 
 
 # The processes
@@ -105,7 +127,9 @@ def serve(
     concurrency=8,
     together=True,
     pause=0.0,
+    pauses=(),
     timeout=None,
+    acks="",
     counts="",
     elsewhere=False,
     imitation=False,
@@ -126,7 +150,7 @@ def serve(
         processes.machine = lambda: f"the machine of {os.getpid()}"
     if prowls:
         threading.Thread(target=read_directory, args=(prowls,), daemon=True).start()
-    agents = agents_at(world, pause, timeout)
+    agents = agents_at(world, pauses or (pause,), timeout, acks)
     apps = [holdfast.open(url) for _ in range(1 if together else workers)]
     crew = [
         apps[number % len(apps)].worker(agents, concurrency=concurrency, max_deaths=MAX_DEATHS)

@@ -19,16 +19,17 @@ ORDER = (
     *("threads", "llm", "mcp/reading", "mcp/verbs", "mcp"),
     *("web/access", "web/requests", "web/reading", "web/acting", "web"),
     *("adapters", "adapters/google_adk", "adapters/claude_agent_sdk", "adapters/langgraph", "adapters/openai_agents"),
-    *("testing/auditor", "testing/conformance", "testing/crash", "testing"),
+    *("testing/auditor", "testing/conformance", "testing/crash", "testing/certification", "testing"),
     *("cli/show", "cli/failures", "cli", "cli/input", "cli/work", "cli/demo", "cli/commands"),
 )
 """Bottom to top. The empty name is the package `holdfast` itself: its public names, loaded when they are asked for."""
 
-FACES = ("cli", "threads", "llm", "web", "mcp", "adapters")
+FACES = ("cli", "threads", "llm", "web", "mcp", "adapters", "dispatch", "on_celery", "on_ray", "on_temporal")
 """What people and models meet. They use the public names, engine/reading, and errors and events of core."""
 
 FACES_MAY_IMPORT = (
     "holdfast",
+    "holdfast.dispatch",
     "holdfast.mcp",
     "holdfast.web",
     "holdfast.testing",
@@ -73,7 +74,7 @@ LATE = {
     "holdfast.engine.system.token_counter": "it loads what counts tokens",
     "holdfast.engine.reading.inbox": "it is made of what tasks wait for, and a wait is printed as the inbox says it",
     "holdfast.engine.verbs": "verbs that few agents use",
-    "holdfast.engine.workers.factory": "it imports asyncio",
+    "holdfast.engine.workers": "it imports asyncio",
     "holdfast.store.memory": "the store that is opened decides",
     "holdfast.store.postgres": "it imports psycopg",
     "holdfast.store.sqlite": "it imports apsw",

@@ -16,7 +16,8 @@ ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| \[\w+\]\(CONTRIBUTING\.md#([\w-]+)
 
 
 def test_it_can_be_read_in_ten_minutes():
-    assert TEXT.count("\n") <= 150
+    """Words count, not lines: cells of many files made few lines, and were read by no one."""
+    assert len(TEXT.split()) <= 2_000
 
 
 @pytest.mark.parametrize("path", sorted(set(named.paths(TEXT))))

@@ -30,17 +30,17 @@ class TestPostgres(StoreConformance):
         return lambda: PostgresStore(postgres_url, durability=durability)
 
 
-class TestPostgresByLease(StoreConformance):
-    """On a server whose advisory locks are not asked for: asking would fail."""
+class TestPostgresWithoutLocksAndNotices(StoreConformance):
+    """As a role that may call neither the functions of advisory locks nor pg_notify."""
 
     @pytest.fixture
-    def opener(self, postgres_url, monkeypatch):
-        from holdfast.store.postgres import queries
+    def opener(self, postgres_databases, bare_role):
         from holdfast.store.postgres.store import PostgresStore
 
-        for name in ("HOLD", "IS_HELD", "LOCK_QUEUE"):
-            monkeypatch.setattr(queries, name, "select 1 / 0")
-        return lambda: PostgresStore(postgres_url + "?presence=lease")
+        url = postgres_databases.new(empty=True)
+        opened = bare_role(url)
+        yield lambda: PostgresStore(f"{opened}?presence=lease&wakeups=poll")
+        postgres_databases.drop(url)
 
 
 class TestPostgresBehindPgbouncer(StoreConformance):

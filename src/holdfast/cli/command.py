@@ -52,6 +52,7 @@ def command(
                 as_json=environment.for_programs,
                 debug=environment.debug,
                 id=given.get("id"),
+                file=given.get("target"),
                 reads=name in READING,
                 **about,
             ):

@@ -186,6 +186,21 @@ RESTART_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
 """How long a process waits at the most before it tries again to get back a connection that proves it alive."""
 
+TURN_SECONDS = 0.002
+"""How long it takes a worker to ask for tasks, at the least."""
+
+ASKS_PER_TURN = 2
+"""How many times that, as measured, a worker waits for each one whose turn to ask is before its own."""
+
+TURNS_SECONDS = 0.5
+"""How long a worker waits for its turn at the most, however many there are."""
+
+MAX_WORKERS_TAKING_TURNS = 1_000
+"""How many workers take turns. With more of them, some ask at the same time."""
+
+QUIET_SECONDS = 1.0
+"""How long a worker doesn't look by itself, at the most, because another one found nothing to do."""
+
 BEATS_PER_LEASE = 5
 """How often a process lets itself be heard of within its lease."""
 
@@ -261,6 +276,9 @@ SECRET_LENGTH = 4
 KEY_SPACE_LENGTH = 16
 """Letters of a store's id that a task's first event has, and that its idempotency keys cover."""
 
+DUE_TASKS = 1_000
+"""How many tasks that are due a dispatcher is told of at most, before some of them are taken."""
+
 FOLLOW_SECONDS = 0.05
 """How often `follow` looks for new events."""
 
@@ -294,8 +312,11 @@ CACHE_STATE_BYTES = 4_096
 CACHE_MESSAGE_BYTES = 512
 """What a message in memory takes beside its text, about."""
 
-CACHE_FACTOR = 3
-"""How much more a state takes in memory than its events in the log, about."""
+CACHE_ENTRY_BYTES = 640
+"""What a step of a state takes in memory beside its text, about; other things in it take less."""
+
+CACHE_LARGE_FACTOR = 8
+"""How many times the whole cache one large state may take. The newest large state is kept beside the others."""
 
 CACHE_SIZED_BYTES = 64 * 1024
 """A state is measured when its log has grown by this much, and by its own size; until then its events are counted."""
@@ -369,8 +390,11 @@ OTLP_ENDPOINT = "http://localhost:4318"
 OTLP_TIMEOUT_SECONDS = 10.0
 """How long one request to a collector may take."""
 
-OTLP_BATCH = 512
-"""How many spans one request carries."""
+OTLP_BATCH = 2_048
+"""The most spans that one request carries."""
+
+OTLP_BATCH_BYTES = 1_000_000
+"""How many bytes of spans fill a request, so that collectors take it: the last one may go beyond."""
 
 OTLP_KEPT = 10_000
 """How many spans are kept for a collector that does not take them; older ones are dropped and counted."""

@@ -8,7 +8,7 @@ HIDDEN = "***"
 
 PLAIN_OPTIONS = (
     *("schema", "durability", "connections", "pooled", "lock_seconds", "statement_seconds", "wait_seconds"),
-    *("lease_seconds", "presence"),
+    *("lease_seconds", "presence", "wakeups"),
 )
 """Options of a PostgreSQL server's address that Holdfast reads itself, whose values may be shown."""
 

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from holdfast.engine.records.records import Records
     from holdfast.engine.telemetry.collector import Otlp
     from holdfast.engine.telemetry.telemetry import Telemetry
+    from holdfast.engine.workers.delivered import Delivery
     from holdfast.engine.workers.schedule import Schedule
     from holdfast.engine.workers.upkeep import Retention
     from holdfast.engine.workers.worker import Worker
@@ -617,6 +618,50 @@ class App:
             name=name,
         )
 
+    def due(
+        self,
+        agents: Sequence[Agent] | None = None,
+        *,
+        queues: Sequence[str | Queue] | None = None,
+        namespaces: Sequence[str] | Literal["*"] | None = None,
+        limit: int = limits.DUE_TASKS,
+    ) -> dict[str, int]:
+        """Return the tasks that a worker could take now, by id, each with the seq of its last event. None is taken.
+
+        They are new, woken or lost tasks of these agents, queues and namespaces, which are given as for `worker`; first
+        those of high priority. The id of another namespace has that before it: `tenant!id`. `limit`: how many at most.
+        """
+        from holdfast.engine.workers import due, factory
+
+        tenants = factory.tenants(self.namespace, namespaces)
+        return due.due(self._dispatcher, agents, self.queues.named(queues), tenants, limit)
+
+    def work(
+        self, id: str, *, hold: Duration = limits.WORKER_HOLD_SECONDS, max_deaths: int = limits.MAX_DEATHS
+    ) -> TaskState:
+        """Work on a task if it is due and no other process has it: what a dispatcher calls with an id of `due`.
+
+        Otherwise the task is given back as it is. Unlike `resume`, it reopens nothing: a message that comes late or
+        twice does no harm. Its agent is one the app was opened with. While the store cannot be reached, it keeps
+        trying. `hold` and `max_deaths` are as for `worker`. `tenant!id` names a task of another namespace.
+        """
+        delivery = self._delivery(id, hold, max_deaths)
+        return TaskState(delivery.work(), delivery.logs, delivery.typed_result)
+
+    async def awork(
+        self, id: str, *, hold: Duration = limits.WORKER_HOLD_SECONDS, max_deaths: int = limits.MAX_DEATHS
+    ) -> TaskState:
+        """`work`, awaited: an `async` agent works on the running event loop, a `def` agent in a thread."""
+        delivery = self._delivery(id, hold, max_deaths)
+        return TaskState(await delivery.work_async(), delivery.logs, delivery.typed_result)
+
+    def _delivery(self, id: str, hold: Duration, max_deaths: int) -> Delivery:
+        from holdfast.engine.workers import delivered
+
+        return delivered.delivery(
+            self._dispatcher, self.namespace, id, hold=seconds(hold, "hold"), max_deaths=max_deaths
+        )
+
     def workers(self) -> builtins.list[LiveWorker]:
         """Workers that are alive, what they serve, and how many tasks their process holds."""
         return serving.workers_of(self.store, self.namespace)
@@ -791,6 +836,7 @@ class App:
         to before the first.
         """
         log = self._load(id)
+        rules.refuse_rollback(log.state)
         target = timeline.rollback_target(self.logs, log, steps, versions, to)
         past = self._load(id, target)
         later = calls_after(self.logs, id, target)
@@ -840,6 +886,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -863,6 +910,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -885,6 +933,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         interrupted: bool | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
@@ -897,11 +946,12 @@ class App:
     ) -> builtins.list[Summary] | TaskRows:
         """Return tasks, newest first, found by index. `after` is the id of the last one seen.
 
-        `waiting`: the kind of wait, such as "person" or "doubt". `interrupted`: running tasks whose worker is dead.
-        `in_doubt`: tasks with a call in doubt. `prefix`: how ids begin. `changed_since`: a datetime, or how long ago.
-        `order`: "newest", "oldest", or "changed" (last change first; a task that changes meanwhile moves to the front).
-        `state_version_below`: tasks whose typed state was last written under an earlier version: `migrate_states`
-        migrates them. `include`: what each row carries too, of "input", "result" and "failure". Both read logs.
+        `waiting`: the kind of wait, such as "person" or "doubt". `version`: tasks begun by this version of their agent.
+        `interrupted`: running tasks whose worker is dead. `in_doubt`: tasks with a call in doubt. `prefix`: how ids
+        begin. `changed_since`: a datetime, or how long ago. `order`: "newest", "oldest", or "changed" (last change
+        first; a task that changes meanwhile moves to the front). `state_version_below`: tasks whose typed state was
+        last written under an earlier version: `migrate_states` migrates them. `include`: what each row carries too, of
+        "input", "result" and "failure". Both read logs.
         `limit`: how many. None: all of them, read as you go through them.
         """
         asked = task_query(
@@ -918,6 +968,7 @@ class App:
             queue=queue,
             parent=parent,
             waiting=waiting,
+            version=version,
             in_doubt=in_doubt,
             prefix=prefix,
             order=order,
@@ -936,6 +987,7 @@ class App:
         queue: str | None = None,
         parent: str | None = None,
         waiting: str | None = None,
+        version: str | None = None,
         in_doubt: bool | None = None,
         prefix: str | None = None,
         after: str | None = None,
@@ -962,6 +1014,7 @@ class App:
             queue=queue,
             parent=parent,
             waiting=waiting,
+            version=version,
             in_doubt=in_doubt,
             prefix=prefix,
         )

@@ -64,6 +64,7 @@ class Query(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     parent: str | None = None
     waiting: str | None = None
+    version: str | None = None
     in_doubt: bool | None = None
     prefix: str | None = None
     due_us: int | None = None
@@ -281,7 +282,7 @@ class Store(Protocol):
         ...
 
     def append_at_once(self, group: Group) -> Outcome | None:
-        """Write a group if nothing has to be waited for; None, and nothing is written, if something has.
+        """Write a group if no wait is needed; None, and nothing is written, if something has.
 
         That is: the disk, a server, another writer, or care of the file that is due. It is called on event loops.
         """

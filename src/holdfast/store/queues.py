@@ -130,7 +130,38 @@ class WakeListener(Protocol):
         """End a wait that is under way in another thread, or the next one."""
         ...
 
+    def hear(self) -> None:
+        """Note that a task may have become ready: as `wake`, but workers may take turns."""
+        ...
+
+    def nothing_left(self, seconds: float) -> None:
+        """Tell workers that serve the same that there is nothing to take now, nor within so many seconds."""
+        ...
+
+    def quiet_seconds(self) -> float:
+        """How long there is nothing to take, as another worker that serves the same has found; 0 if unknown."""
+        ...
+
     def close(self) -> None: ...
+
+
+class LoneWakeListener:
+    """What a listener does in a store whose workers tell each other nothing."""
+
+    def wake(self) -> None:
+        """End a wait."""
+        raise NotImplementedError
+
+    def hear(self) -> None:
+        """Ask at once."""
+        self.wake()
+
+    def nothing_left(self, seconds: float) -> None:
+        """Keep it for itself."""
+
+    def quiet_seconds(self) -> float:
+        """Nothing is known of others."""
+        return 0.0
 
 
 class Queues(Protocol):
@@ -183,8 +214,11 @@ class Queues(Protocol):
         """Return the queues that living workers serve."""
         ...
 
-    def listen(self) -> WakeListener:
-        """Begin to hear of tasks that become ready."""
+    def listen(self, kind: str = "") -> WakeListener:
+        """Begin to hear of tasks that become ready.
+
+        `kind` is the same for workers that can take the same tasks, of which one may look for all.
+        """
         ...
 
 

@@ -97,8 +97,8 @@ class TenantQueues:
     def announced(self) -> list[ServedRow]:
         return self._queues.announced()
 
-    def listen(self) -> WakeListener:
-        return self._queues.listen()
+    def listen(self, kind: str = "") -> WakeListener:
+        return self._queues.listen(kind)
 
 
 class TenantChunks:

@@ -42,7 +42,7 @@ def export(app: App, ids: Iterable[str] | None = None, *, to: Otlp | None = None
     for id in (row.id for row in app.list(limit=None, order="oldest")) if ids is None else ids:
         tasks += 1
         for span in task_spans(app, id, content=to.content):
-            box.put(encode_span(span))
+            box.put((encode_span(span),))
             if len(box) >= limits.OTLP_BATCH:
                 _sent(box, to)
     _sent(box, to)
@@ -103,8 +103,7 @@ class _Tail:
         while len(self._folds) > limits.TELEMETRY_TASKS:
             self._folds.pop(next(iter(self._folds)))
         for one in placed_events(self._app.logs, id, fold.seq):
-            for span in fold.add(one.seq, one.at_us, one.event):
-                self.box.put(encode_span(span))
+            self.box.put(map(encode_span, fold.add(one.seq, one.at_us, one.event)))
 
     def finish(self) -> None:
         """Send the rest, and count what could not be sent."""

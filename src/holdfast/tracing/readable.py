@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core import names
 from holdfast.core.errors import InvalidValue, MissingExtra
-from holdfast.core.traces.span import TraceIds, TraceSpan
+from holdfast.core.traces.span import Span, TraceIds
 from holdfast.engine.app import App
 from holdfast.engine.telemetry.encoding import SCOPE
 from holdfast.engine.telemetry.tracer import begin_fold, placed_events
@@ -27,7 +27,7 @@ def spans(app: App, id: str, *, content: bool = False) -> list[ReadableSpan]:
     return readable(task_spans(app, id, content=content))
 
 
-def task_spans(app: App, id: str, *, content: bool = False) -> Iterator[TraceSpan]:
+def task_spans(app: App, id: str, *, content: bool = False) -> Iterator[Span]:
     """Give the spans of a task as plain data, read and folded as they are asked for."""
     if type(content) is not bool:
         raise InvalidValue(f"content={content!r} is neither True nor False", hint="give content=True, or leave it out")
@@ -42,7 +42,7 @@ def trace_id(app: App, id: str) -> str:
     return TraceIds(app.logs.identity.id, app.logs.full_name(names.task_log(id))).trace_id.hex()
 
 
-def readable(found: Iterable[TraceSpan]) -> list[ReadableSpan]:
+def readable(found: Iterable[Span]) -> list[ReadableSpan]:
     """Make OpenTelemetry's spans of ours."""
     try:
         from opentelemetry.sdk.resources import Resource
@@ -60,7 +60,7 @@ def readable(found: Iterable[TraceSpan]) -> list[ReadableSpan]:
         sampled = TraceFlags(TraceFlags.SAMPLED)
         return SpanContext(int.from_bytes(trace), int.from_bytes(span), is_remote=False, trace_flags=sampled)
 
-    def one(span: TraceSpan) -> ReadableSpan:
+    def one(span: Span) -> ReadableSpan:
         return ReadableSpan(
             name=span.name,
             context=context(span.trace_id, span.span_id),

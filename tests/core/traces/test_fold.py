@@ -1,11 +1,13 @@
 """Spans as a fold of the log: which there are, whose children they are, and that they follow from the log alone."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from holdfast.core import codec, events as ev
 from holdfast.core.traces import attributes as at
 from holdfast.core.traces.attributes import Reader
-from holdfast.core.traces.fold import MAX_SPAN_EVENTS, TraceFold
+from holdfast.core.traces.fold import TraceFold
+from holdfast.core.traces.span import MAX_SPAN_EVENTS
 from tests.legal import histories
 
 ONE = codec.pack(1)
@@ -45,6 +47,7 @@ def test_a_task_is_a_tree_of_lives_and_steps_under_one_root():
     assert (root.start_us, root.end_us, root.status) == (1_000_000, 4_000_000, "ok")
     assert (step.start_us, step.end_us) == (2_500_000, 3_000_000)
     assert root.attributes["gen_ai.agent.name"] == "trip" and root.attributes["gen_ai.agent.version"] == "2"
+    assert root.attributes["gen_ai.agent.id"] == "trip"
     assert root.attributes["gen_ai.conversation.id"] == "t-9" and root.attributes[at.KIND] == "AGENT"
     assert step.attributes[at.KEY] == "draft#1" and step.attributes[at.KIND] == "CHAIN"
 
@@ -118,6 +121,45 @@ def test_waits_approvals_and_suspensions_are_spans_that_outlast_lives():
     assert approval.attributes[at.OUTCOME] == "approved" and approval.attributes["holdfast.risk"] == "money"
     found = by_name(folded(CREATED, claimed(), ev.TaskSuspended(why="budget"), claimed()))
     assert found["holdfast.wait budget"].end_us == 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("reply", "provider"),
+    [
+        ({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}, "openai"),
+        ({"object": "response", "usage": {"input_tokens": 9, "output_tokens": 1}}, "openai"),
+        ({"finish_reason": "stop", "usage": {"prompt_tokens": 9, "cache_read_input_tokens": 4}}, "openai"),
+        ({"type": "message", "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 1}}, "anthropic"),
+        ({"usage": {"input_tokens": 9, "output_tokens": 1}}, None),
+        ("Almost.", None),
+    ],
+)
+def test_the_form_of_a_reply_says_who_provides_the_model(reply, provider):
+    asked = ev.StepCompleted(key="model#1", name="model", result=codec.pack(reply), usage=ev.Usage(9, 1))
+    chat = by_name(folded(CREATED, claimed(), asked))["chat"]
+    assert chat.attributes.get("gen_ai.provider.name") == provider
+
+
+def test_steps_made_again_and_again_have_ids_and_attributes_of_their_own():
+    done = [
+        ev.StepCompleted(key=f"look#{n}", name="look", result=ONE, started_us=n * 1_000_000, attempts=1 + n // 3)
+        for n in (1, 2, 3)
+    ]
+    paid = ev.StepCompleted(key="pay#1", name="pay", tool="pay", effect="idempotent", result=ONE, idempotency_key="k")
+    taken = claimed(taken="proven", holder="w2")
+    spans = folded(CREATED, claimed(), *done[:2], taken, done[2], paid)
+    lives = [span.parent_id for span in spans if span.name == "holdfast.step look"]
+    assert lives[0] == lives[1] != lives[2] and len({span.span_id for span in spans}) == len(spans)
+    told = [span.attributes for span in spans if span.name == "holdfast.step look"]
+    assert [(one[at.KEY], one[at.SEQ], one["holdfast.life"], one["holdfast.attempts"]) for one in told] == [
+        ("look#1", 3, 1, 1),
+        ("look#2", 4, 1, 1),
+        ("look#3", 6, 2, 2),
+    ]
+    call = spans[-1].attributes
+    assert (
+        call["gen_ai.tool.call.id"] == call["holdfast.idempotency_key"] == "k" and call[at.OPERATION] == "execute_tool"
+    )
 
 
 def test_a_model_is_a_client_and_its_usage_is_told():

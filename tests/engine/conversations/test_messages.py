@@ -234,7 +234,7 @@ def test_what_the_record_of_calls_knows_is_cut_to_fit(app):
         task.message({"role": "user", "content": "And now?"})
         for limit in (100, 150, 400, 3_000):
             sent = task.messages.window(max_tokens=limit)
-            used = sum(count(one).tokens for one in sent._chosen)
+            used = sum(count(one).tokens for one in sent._messages.messages)
             assert used <= limit and problems(sent, "chat") == [], (used, limit)
         return sent[2]["content"]
 
@@ -304,7 +304,7 @@ def test_whatever_is_in_a_log_a_window_of_it_fits_and_every_provider_takes_it(sa
             sent = task.messages.window(max_tokens=limit, strategy=strategy)
         except WindowTooSmall:
             return
-        assert sum(count(one).tokens for one in sent._chosen) <= sent.tokens <= limit
+        assert sum(count(one).tokens for one in sent._messages.messages) <= sent.tokens <= limit
         for form in FORMS:
             written = sent.render(form)
             assert not written or problems(written, form) == []

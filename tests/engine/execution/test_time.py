@@ -1,6 +1,7 @@
 """Time that ends things: a deadline, a limit of wall time and a cancel cut what is under way, and the task ends."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -11,6 +12,7 @@ import holdfast
 from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, tool
 from holdfast.engine.definitions import call
 from holdfast.engine.drivers.abandonable import ABANDONED
+from holdfast.engine.execution.watch import Watch
 from tests.engine.both import KINDS, declarer, events, kinds
 from tests.engine.workers.test_worker import working
 
@@ -1085,3 +1087,43 @@ def test_a_deadline_that_has_passed_names_what_resumes_the_task(app, either, lat
     assert message == (
         "the deadline of task 'a1' has passed (resume it with a new one: app.resume('a1', agent, deadline=\"10m\"))"
     )
+
+
+class Running:
+    """A task under way."""
+
+    def __init__(self, execution):
+        self.execution = execution
+
+    def cut(self):
+        raise AssertionError("its time is not over")
+
+
+def test_tasks_that_begin_while_the_watch_looks_do_not_end_it():
+    with holdfast.open("memory:") as app, app.task("watched", id="t") as task:
+        watch = Watch(app.logs)
+        watch._awake = True  # its thread is not needed: this one looks
+
+        class Garbage:
+            left = 500
+
+            def __init__(self):
+                self.cycle = self
+
+            def __del__(self):
+                watch.begin_task(Running(task._execution), is_limited=False)
+                if Garbage.left:
+                    Garbage.left -= 1
+                    Garbage()
+
+        for _ in range(5_000):
+            watch.begin_task(Running(task._execution), is_limited=False)
+        before = gc.get_threshold()
+        try:
+            gc.set_threshold(1)
+            Garbage()
+            watch._cut_ended(time.monotonic())
+        finally:
+            gc.set_threshold(*before)
+        assert len(watch._tasks) > 5_000, "the collector let tasks begin"
+        task.finish(None)

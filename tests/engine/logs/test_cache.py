@@ -1,13 +1,15 @@
 """What a process remembers of states: it is never stale, never shared, and never more than it may be."""
 
 import threading
+import tracemalloc
 
 import pytest
 
 import holdfast
-from holdfast import agent
+from holdfast import Task, agent
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.errors import InvalidValue, SeqOutOfRange, TaskCollected
+from holdfast.core.state.shapes import State
 from holdfast.engine.logs.cache import Bounded
 from holdfast.engine.people.erasure import erase_logs
 
@@ -218,6 +220,53 @@ def test_memory_is_bounded_by_entries_and_bytes():
     assert kept.get("k2") is None, "what is there no longer holds"
     kept.clear()
     assert kept.bytes == len(kept) == 0
+
+
+def test_the_newest_of_the_large_is_kept_beside_the_others():
+    kept = Bounded(1000, 3, 8000)
+    for n in range(3):
+        kept.put(f"k{n}", n, 10)
+    kept.put("large", "x", 4000)
+    assert kept.get("large") == "x" and [kept.get(f"k{n}") for n in range(3)] == [0, 1, 2]
+    kept.put("too large", "y", 8001)
+    assert kept.get("too large") is None and kept.get("large") == "x"
+    kept.put("newer", "z", 8000)
+    assert kept.get("newer") == "z" and kept.get("large") is None and kept.bytes == 30
+    kept.put("newer", "small again", 10)
+    assert kept.get("newer") == "small again" and len(kept) == 3 and kept.bytes == 30
+    kept.put("large", "x", 4000)
+    kept.drop("large")
+    assert kept.get("large") is None
+    assert Bounded(0, 3).max_large == 0
+
+
+@pytest.mark.parametrize("steps", [100, 3_000])
+def test_a_state_weighs_what_it_takes_in_memory(steps):
+    @agent
+    def busy(task: Task) -> None:
+        for number in range(steps):
+            task.step(str, number, name="work")
+
+    with holdfast.open("memory:") as app:
+        app.run(busy, id="t")
+        kept = app.logs.load("t").kept()
+        body = codec.dump(kept.state)
+        tracemalloc.start()
+        state = codec.load(body, State)
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(state.steps) == steps and 0.75 < taken / kept.weight < 1.25
+
+
+def test_a_task_too_large_for_the_room_is_read_from_memory_all_the_same(url):
+    with holdfast.open(url, cache_bytes=40_000) as app:
+        for id in ("t", "u"):
+            grown(app, id)
+            app.append(id, *(ev.StateSet(name=f"v{n}", value=P("x" * 1000)) for n in range(20)))
+            app.get(id)
+        before = app.logs.cache.counts.misses
+        assert len(app.get("u").state) == 40 and app.logs.cache.counts.misses == before
+        assert len(app.get("t").state) == 40 and app.logs.cache.counts.misses == before + 1
 
 
 def test_a_large_state_makes_room_for_itself(url):

@@ -206,7 +206,7 @@ def test_a_row_that_is_not_text_keeps_no_other_from_being_listed(tmp_path):
         assert app.get("struck").agent == "a", "the log itself is whole"
 
 
-@agent
+@agent(version="2")
 def drafts(task):
     task.stage("drafting")
     return task.ask("still there?", name="ask")
@@ -215,7 +215,7 @@ def drafts(task):
 def test_a_list_with_a_row_that_is_not_text_is_no_wider_than_its_filters(tmp_path):
     """The store finds the row by its filter and can't read it: the others are then looked at one by one."""
     wanted = {"status": "waiting", "agent": "drafts", "stage": "drafting", "user": "ana", "thread": "talk"}
-    wanted |= {"queue": "mail", "parent": "above", "waiting": "person", "in_doubt": True, "prefix": "w"}
+    wanted |= {"queue": "mail", "parent": "above", "waiting": "person", "version": "2", "in_doubt": True, "prefix": "w"}
     wanted["changed_since"] = "1h"
     assert {*wanted, "due", "expired", "namespace"} == {*(name.removesuffix("_us") for name in Query().filters())}, (
         "a value is missing"

@@ -326,9 +326,9 @@ def test_every_window_of_a_real_task_fits_and_every_provider_takes_it(said, limi
             return f"small {small.details['needed']}"
         for form in FORMS:
             assert problems(sent.render(form), form) == []
-        assert sum(count(one, counter).tokens for one in sent._chosen) <= sent.tokens <= limit
+        assert sum(count(one, counter).tokens for one in sent._messages.messages) <= sent.tokens <= limit
         newest = max(at for at, one in enumerate(said) if one.role == "user")
-        assert codec.as_json(said[newest]) in codec.as_json(list(sent._chosen))
+        assert codec.as_json(said[newest]) in codec.as_json(list(sent._messages.messages))
         assert not sent.repaired
         return "fits"
 

@@ -664,6 +664,7 @@ def test_health_and_counters_can_be_asked_for(app):
         assert (status, kind, told["status"], told["busy"]) == (200, "application/json", "ok", 0)
         assert {one["queue"]: one["ready"] for one in told["queues"]} == {"default": 0, 'odd"queue': 1}
         assert asked(health, "/")[0] == asked(health, "/metricsx")[0] == 404
+        assert asked(health, "/readyz")[::2] == (503, '{"status":"starting"}'), "it has taken nothing yet"
         worker.stop()
         assert codec.load(asked(health, "/healthz")[2].encode(), dict)["status"] == "stopping"
         assert health._server.server_address[0] == "127.0.0.1"
@@ -687,12 +688,14 @@ def test_a_worker_outlives_its_server_and_says_so_once(caplog):
                 began = time.monotonic()
                 status, _, text = asked(health, "/healthz")
                 assert status == 503 and '"no store"' in text and time.monotonic() - began < 5
+                assert asked(health, "/readyz")[::2] == (503, '{"status":"no store"}')
+                assert asked(health, "/livez")[0] == 200, "a restart brings no store back"
                 found = parsed(asked(health, "/metrics")[2])
                 assert found["holdfast_store_up", None] == 0 and found["holdfast_store_errors_total", None] >= 1
                 time.sleep(1.5)
                 server.start()
                 until(lambda: not worker.trouble)
-                assert asked(health, "/healthz")[0] == 200
+                assert asked(health, "/healthz")[0] == asked(health, "/readyz")[0] == 200
                 app.start(double, id="after")
                 until(ended(app, "after"))
     finally:

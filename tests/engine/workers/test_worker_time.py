@@ -169,6 +169,7 @@ def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(
             code, facts = ask(health)
             assert (code, facts["status"]) == (503, "clogged") and "64" in facts["why"]
             assert "holdfast_abandoned_threads 64" in health.answer("/metrics")[2].decode()
+            assert health.answer("/livez") == (503, "application/json", b'{"status":"clogged"}'), "a restart helps"
             late.set()
             until(ended(app, "waits"))
             assert [one.serving.clogged for one in app.workers()] == [False]

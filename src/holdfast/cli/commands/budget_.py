@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 import click
 
 from holdfast.cli.command import by_options, command, task_argument
@@ -13,9 +15,10 @@ from holdfast.cli.environment import Environment
 @click.argument("limits", nargs=-1, metavar="[LIMIT=NUMBER]...")
 @by_options
 def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str, why: str) -> None:
-    """Show a task's budget, or raise a limit.
+    """Show a task's budget, or raise or add a limit.
 
-    LIMIT is turns, steps, calls, tokens, cost (in dollars) or wall_time ("5m"). NUMBER is the new limit.
+    LIMIT is turns, steps, calls, tokens, cost (in dollars) or wall_time ("5m"). NUMBER is the new limit. It must be
+    above the present one, if there is one.
 
     Example: holdfast budget clean-1 tokens=200000 --by ana
     """
@@ -24,11 +27,12 @@ def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str,
 
     if limits:
         allowed = limits_given(limits)
+        before = environment.app().get(environment.task(id)).budget.limits
         changed(
             environment,
             id,
             lambda app, id: app.raise_budget(id, allowed, by=by, why=why),
-            f"raised the limit: {' '.join(limits)}",
+            _done(limits, before),
         )
         return
     from holdfast.engine.reading import values
@@ -45,3 +49,17 @@ def budget_(environment: Environment, id: str, limits: tuple[str, ...], by: str,
     environment.lines(f"{bar(name, used[name], most, environment.style)}{counts[name]}" for name, most in known.items())
     if not known:
         environment.say(f"{state.id} has no budget")
+
+
+def _done(limits: Sequence[str], before: Container[str]) -> str:
+    """Return what was done: limits that were there are raised, new ones are added.
+
+    >>> _done(["tokens=200", "cost=1"], ["tokens"])
+    'raised the limit: tokens=200; added the limit: cost=1'
+    """
+    raised = [one for one in limits if one.partition("=")[0] in before]
+    added = [one for one in limits if one not in raised]
+    words = {"raised": raised, "added": added}
+    return "; ".join(
+        f"{did} the limit{'s' if len(some) > 1 else ''}: {' '.join(some)}" for did, some in words.items() if some
+    )

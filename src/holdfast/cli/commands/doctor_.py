@@ -13,7 +13,7 @@ from holdfast.cli.failures.refusal import FAILED
 
 @command("doctor")
 def doctor_(environment: Environment) -> None:
-    """Check the store and its environment, and say what to fix.
+    """Check the store and its environment, and name what to fix.
 
     Exit code: 1 if something must be fixed.
 

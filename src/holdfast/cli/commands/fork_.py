@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @command("fork")
 @task_argument
 @click.option("--at", "seq", type=int, metavar="SEQ", help="The last event to keep. Default: all events.")
-@click.option("--id", "new", help="The fork's id. The same fork asked for again is returned. Default: a new id.")
+@click.option("--id", "new", help="The fork's id. If that fork exists already, it is returned. Default: a new id.")
 @click.option(
     "--effects",
     type=click.Choice(["ask", "live", "recorded"]),
@@ -53,15 +53,23 @@ def fork_(
     patch = _patch(sets)
     app = environment.app()
     id = environment.task(id)
+    existed = new is not None and app.find(new) is not None
     state = app.fork(id, at=seq, id=new, patch=patch, effects=effects, by=by)
     resume = resume_command(state.id, None, environment.options, block=is_block(app, state.id))
     if environment.as_json:
-        environment.data(
-            {"id": state.id, "from": id, "at": seq, "effects": effects, "status": state.status, "seq": state.seq}
-        )
+        told = {
+            "id": state.id,
+            "from": id,
+            "at": state.forked_at,
+            "effects": effects,
+            "status": state.status,
+            "seq": state.seq,
+        }
+        environment.data(told)
         return
     environment.lines([state.id])
-    environment.say(f"forked from {id} at {'its end' if seq is None else f'seq {seq}'}; {_EFFECTS[effects]}")
+    forked = f"forked from {id} at seq {state.forked_at}"
+    environment.say(f"{'already ' if existed else ''}{forked}; {_EFFECTS[effects]}")
     environment.say_store()
     environment.say(f"to resume it: {resume}")
 

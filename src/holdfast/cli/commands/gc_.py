@@ -45,7 +45,7 @@ def gc_(
 
     if older_than is None and keep is None and snapshots_older_than is None and not expired:
         raise click.UsageError(
-            "nothing to remove was named; give --older-than, --keep, --snapshots-older-than or --expired"
+            "gc needs to know what to remove; give --older-than, --keep, --snapshots-older-than or --expired"
         )
     if keep is not None and keep < 0:
         raise InvalidValue(f"--keep {keep} is not a number of tasks; nothing was written", hint="give 0 or more")

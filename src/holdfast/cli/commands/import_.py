@@ -37,8 +37,13 @@ def import_(environment: Environment, path: str) -> None:
         try:
             incoming = export.read_export(_counted(export.lines_of(file), progress))
         except LogCorrupt as error:
+            place = "{log!r} at seq {seq}".format_map(error.details)
             raise InvalidValue(
-                f"the export is damaged: {error.message}; nothing was written", hint="export it again, or use another"
+                f"{path!r} is damaged in {place}: {error.details['why']}; nothing was written", hint=export.EXPORT_AGAIN
+            ) from error
+        except InvalidValue as error:
+            raise InvalidValue(
+                f"{path!r} can't be imported; {error.message}; nothing was written", hint=error.hint
             ) from error
     copied = export.adopt(environment.app(make=True).store, incoming)
     if environment.as_json:

@@ -32,6 +32,7 @@ TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "w
 @click.option("--queue", help="Tasks of this queue.")
 @click.option("--parent", metavar="ID", help="Children of this task.")
 @click.option("--waiting", metavar="KIND", help="Tasks that wait for this: person, doubt, timer, signal, child …")
+@click.option("--version", help="Tasks begun by this version of their agent, as @agent(version=…) declares it.")
 @click.option("--in-doubt", is_flag=True, default=None, help="Tasks with a call in doubt.")
 @click.option("--prefix", metavar="TEXT", help="Tasks whose id starts with this.")
 @click.option("--state-version-below", type=int, metavar="N", help="Tasks whose typed state has a version below N.")

@@ -56,5 +56,10 @@ def resume_(
     if deadline is not None and stands is not None and stands.status != "failed":
         raise click.UsageError(f"--deadline is for a failed task, and {id!r} is {stands.status}")
     if stands is not None and stands.status not in ENDED_WELL and not (environment.for_programs or quiet):
-        environment.say(held(f"{id}: resumed in {environment.where}"), "dim")
+        busy = stands.status == "running" and not app.is_interrupted(stands)
+        patient = busy and values.seconds(given["wait"], "wait") > 0
+        if not busy:
+            environment.say(held(f"{id}: resumed in {environment.where}"), "dim")
+        elif patient:
+            environment.say(held(f"{id}: waiting for the worker that has it, up to {given['wait']}"), "dim")
     task.work(environment, app, id, target, act, quiet=quiet)

@@ -34,6 +34,7 @@ def rollback_(
     Example: holdfast rollback trip-oslo --to 5 --yes --why "wrong seat"
     """
     from holdfast.cli.input.changes import changed
+    from holdfast.core.events import ANNOUNCED
 
     if sum(one is not None for one in (steps, versions, to)) > 1:
         raise click.UsageError("--steps, --versions and --to exclude each other")
@@ -43,8 +44,10 @@ def rollback_(
     back = f"to {target}" if target is not None else f"by 1 {what}" if count == 1 else f"by up to {count} {what}s"
     app = environment.app()
     id = environment.task(id)
-    app.get(id)
-    environment.may(f"Roll {id} back {back}?", f"rolling {id} back {back}", yes=yes)
+    steps_now = app.get(id).steps.values()
+    refused = any(one.effect in ANNOUNCED and one.status in ("running", "doubt") for one in steps_now)
+    if not refused:  # a call is in doubt: there is nothing to confirm
+        environment.may(f"Roll {id} back {back}?", f"rolling {id} back {back}", yes=yes)
     changed(
         environment,
         id,

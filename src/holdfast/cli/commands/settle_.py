@@ -34,7 +34,7 @@ def settle_(
 ) -> None:
     """Record whether a call in doubt happened.
 
-    Check at the destination first: Holdfast takes your word for it. With --happened, give the tool's return value as
+    Check at the destination first: Holdfast can't check your answer. With --happened, give the tool's return value as
     --result; without it the recorded result is null. With --did-not-happen, a call that a crash or a time limit cut off
     is made when the task is resumed. A call that raised is retried if attempts are left, and fails otherwise. Until the
     task is resumed, you can settle the call again.
@@ -45,7 +45,7 @@ def settle_(
     from holdfast.cli.work.decisions import decided
 
     if happened == did_not_happen:
-        raise click.UsageError(f"say --happened or --did-not-happen{', not both' if happened else ''}")
+        raise click.UsageError(f"give --happened or --did-not-happen{', not both' if happened else ''}")
     if result is not None and not happened:
         raise click.UsageError("--result is for a call that happened")
     value = None if result is None else values.value(result)

@@ -27,7 +27,10 @@ from holdfast.cli.environment import Environment
 )
 @click.option("--all-namespaces", is_flag=True, help="Work for every tenant, in turns.")
 @click.option(
-    "--health", type=int, metavar="PORT", help="Serve /healthz and /metrics on 127.0.0.1; 0 takes any free port."
+    "--health",
+    metavar="[HOST:]PORT",
+    help="Serve /livez, /readyz, /healthz and /metrics on 127.0.0.1; 0 takes any free port. "
+    "On a HOST that other machines reach: /livez and /readyz only.",
 )
 @click.option("--traces", is_flag=True, help="Send spans to the OTLP collector that OTEL_EXPORTER_OTLP_ENDPOINT names.")
 @click.option("--metrics", is_flag=True, help="Send metrics to that collector, every minute.")

@@ -16,7 +16,7 @@ NOTHING = "Nothing was written."
 _CALL = "Nothing was done and nothing was written about this call."
 _STEP = "Everything before this step is on record; the step itself has no result."
 _FAILS = "The task is recorded as failed with this reason; everything it did before is kept."
-_SAFE = "What was acknowledged before is safe; this write was not made."
+_SAFE = f"What was acknowledged before is safe. {NOTHING}"
 _UNTOUCHED = "The store was not touched."
 
 CODES: dict[str, Code] = {

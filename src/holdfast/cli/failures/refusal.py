@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any, cast
 
 import click
@@ -58,15 +59,16 @@ class Refused(Exception):
         where: str = "",
         details: Any = None,
         options: str = "",
+        file: str | None = None,
         reads: bool = False,
     ) -> None:
         """`options` are what a command typed next needs too, in order to find the same store.
 
-        With `reads`, the command never writes.
+        `file`: the file of the agent, as it was typed. With `reads`, the command never writes.
         """
         super().__init__(message)
         self.code, self.message, self.hint, self.where, self.options = code, message, hint, where, options
-        self.reads = reads
+        self.file, self.reads = file, reads
         self.details: dict[str, Any] = dict(details or {})
 
 
@@ -75,9 +77,10 @@ def exit_code_of(error: type[HoldfastError]) -> int:
     return next((code for kind, code in EXIT_CODES if issubclass(error, kind)), FAILED)
 
 
-def lost_task(lost: errors.LeaseLost, where: str = "") -> Refused:
+def lost_task(lost: errors.LeaseLost, where: str = "", *, id: str | None = None, options: str = "") -> Refused:
     """Return what is shown when this process may no longer write to its task."""
-    return Refused("lease-lost", f"this process no longer has the task: {lost}", where=where)
+    message = f"this process no longer has the task: {lost}"
+    return Refused("lease-lost", message, where=where, options=options, details={} if id is None else {"id": id})
 
 
 @contextmanager
@@ -88,12 +91,13 @@ def refusing(
     where: str = "",
     options: str = "",
     id: str | None = None,
+    file: str | None = None,
     reads: bool = False,
 ) -> Generator[None, None, None]:
     """Let errors, and Ctrl-C, end the command as people and programs expect it.
 
-    `where` is the store it looked in, `options` what names it, `id` the task it is about, if the error names none.
-    With `reads`, it never writes.
+    `where` is the store it looked in, `options` what names it, `id` the task it is about, if the error names none, and
+    `file` the file of its agent. With `reads`, it never writes.
     """
     try:
         yield
@@ -104,7 +108,7 @@ def refusing(
         environment = where if code in (NOT_FOUND, STORE, CONFLICT) else ""
         details = error.details if id is None else {"id": id, **error.details}
         more: dict[str, Any] = {"hint": error.hint, "where": environment, "details": details}
-        more |= {"options": options, "reads": reads}
+        more |= {"options": options, "reads": reads, "file": file if code == CONFLICT else None}
         named = id is not None and isinstance(error, errors.ValueDamaged)  # it knows of no task
         message = f"task {id!r}: {error.message}" if named else error.message
         show(Refused(error.code, in_commands(message), **more), as_json=as_json)
@@ -114,7 +118,7 @@ def refusing(
         show(Refused("invalid-value", message, hint="give a smaller one"), as_json=as_json)
         raise click.exceptions.Exit(USAGE) from None
     except errors.LeaseLost as lost:
-        show(lost_task(lost, where), as_json=as_json)
+        show(lost_task(lost, where, id=id, options=options), as_json=as_json)
         raise click.exceptions.Exit(CONFLICT) from None
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -166,7 +170,7 @@ def lines(refused: Refused) -> list[str]:
     code = CODES.get(refused.code)
     written = "" if code is None else NOTHING if _WRITTEN.search(refused.message) else code.written
     written = "" if _WRITTEN.search(f"{what} {why}") else written
-    written = "" if refused.reads and written == NOTHING else written
+    written = written.replace(NOTHING, "").strip() if refused.reads else written
     store = f"Store: {refused.where}" if refused.where else ""
     reasons = " ".join(_sentence(one) for one in (why, facts, written, store) if one)
     return [
@@ -204,9 +208,10 @@ def _sentence(text: str) -> str:
 
 def _advice(refused: Refused) -> tuple[str, str]:
     """Return what the error's hint states, and the one thing to do: a command, if there is one."""
-    hint = clean(in_commands(refused.hint, refused.details.get("id"), refused.options))
+    hint = clean(_typed(refused, in_commands(refused.hint, refused.details.get("id"), refused.options)))
     others = remedies(refused.code, refused.details) if refused.code in CODES else []
-    typed = [in_commands(one, options=refused.options).split("   ")[0] for one in others if one.startswith("holdfast ")]
+    commands = [_typed(refused, in_commands(one, options=refused.options)) for one in others if _is_command(one)]
+    typed = [one.split("   ")[0] for one in commands]
     if not hint or _python(hint):
         return "", next(iter([*typed, *others]), f"holdfast explain {refused.code}")
     if found := _AT_THE_END.search(hint):
@@ -214,6 +219,15 @@ def _advice(refused: Refused) -> tuple[str, str]:
         said = [part for part in before.split("; ") if part and not part.startswith("to ")]  # the command says its aim
         return "; ".join(said), found[0]
     return (hint, typed[0]) if typed else ("", hint)
+
+
+def _typed(refused: Refused, text: str) -> str:
+    """Return commands with the file that was typed in place of FILE."""
+    return text if refused.file is None else re.sub(r"\bFILE\b", lambda _: quote(refused.file or ""), text)
+
+
+def _is_command(text: str) -> bool:
+    return text.startswith("holdfast ")
 
 
 _AT_THE_END = re.compile(rf"holdfast ({'|'.join(COMMANDS)})( [^;]*)?$")
@@ -226,16 +240,16 @@ def _help(refused: Refused) -> list[str]:
     own = [clean(hint)] if hint and not _python(hint) else []
     others = remedies(refused.code, refused.details) if refused.code in CODES else []
     found = own + [one for one in others if not own or _adds(one, own[0])]
-    return [in_commands(one, options=refused.options) for one in found]
+    return [_typed(refused, in_commands(one, options=refused.options)) for one in found]
 
 
 def _adds(other: str, own: str) -> bool:
     """Return whether a remedy of a code adds a command that the error's own remedy does not have."""
-    return other.startswith("holdfast ") and other.split("   ")[0] not in own
+    return _is_command(other) and other.split("   ")[0] not in own
 
 
 def _hint(refused: Refused) -> str:
-    own = in_commands(refused.hint, refused.details.get("id"), refused.options)
+    own = _typed(refused, in_commands(refused.hint, refused.details.get("id"), refused.options))
     return own or "; ".join(_help(refused))
 
 

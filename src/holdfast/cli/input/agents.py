@@ -208,9 +208,9 @@ def _one_of(known: dict[str, Agent], name: str, path: str) -> Agent:
     """The agent of that name, in the file or its own."""
     found = known.get(name) or next((one for one in known.values() if one.name == name), None)
     if found is None:
-        wrong = f"has no agent {name!r}" if name else "has several agents"
+        wrong = f"has no agent {name!r}; its agents: " if name else "has several agents: "
         raise InvalidValue(
-            f"{path or PROJECT} {wrong}: {', '.join(sorted(known))}; nothing was written",
+            f"{path or PROJECT} {wrong}{', '.join(sorted(known))}; nothing was written",
             hint=f"name one of them: {path}:{nearest(name, known)}",
         )
     return found

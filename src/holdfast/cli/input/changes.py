@@ -21,7 +21,7 @@ from holdfast.engine.reading.task_state import TaskState
 
 Act = Callable[[App, str], TaskState]
 
-CANCELLING = "requested its cancellation"
+CANCELLING = "cancellation requested"
 
 
 def changed(environment: Environment, id: str, act: Act, done: str, *, for_workers: bool = False) -> None:

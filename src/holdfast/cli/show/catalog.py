@@ -31,7 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "reject": "Reject a call that waits for approval, for good.",
         "settle": "Record whether a call in doubt happened.",
         "signal": "Send a signal to a task.",
-        "budget": "Show a task's budget, or raise a limit.",
+        "budget": "Show a task's budget, or raise or add a limit.",
     },
     "Time": {
         "fork": "Start a new task from a past event of another task.",
@@ -46,7 +46,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "migrate-states": "Migrate the typed state of open tasks to their agents' current version.",
         "backup": "Write a consistent copy of the store to a file while others use it.",
         "copy": "Copy everything into another store and verify it there.",
-        "doctor": "Check the store and its environment, and say what to fix.",
+        "doctor": "Check the store and its environment, and name what to fix.",
     },
     "Help": {
         "explain": "Explain an error code.",

@@ -124,7 +124,7 @@ def _arguments(environment: Environment, wanted: ServeOptions) -> list[str]:
     given += ["--concurrency", str(wanted.concurrency), "--grace", f"{wanted.grace:f}s"]
     given += [part for name in wanted.queues for part in ("--queue", name)]
     given += [part for name in wanted.namespaces for part in ("--namespace", name)]
-    given += ["--health", str(wanted.health)] if wanted.health is not None else []
+    given += ["--health", wanted.health.url.removeprefix("http://")] if wanted.health is not None else []
     if wanted.gc is not None:
         given += ["--gc-every", f"{wanted.gc.every}s"]
         given += [] if wanted.gc.older_than is None else ["--gc-older-than", f"{wanted.gc.older_than}s"]

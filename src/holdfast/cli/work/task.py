@@ -224,7 +224,8 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
     """Describe the failure of a task: the reason and the lines of the user's code, or the whole traceback."""
     failure = state.failure
     assert failure is not None
-    message = failure.message.replace("\n", "\n    ")
+    what, remedy = _remedy_apart(failure)
+    message = what.replace("\n", "\n    ")
     told = [f"  {failure.type}: {message}", *(f"  {note}" for note in failure.notes)]
     step = next((one for one in reversed(list(state.steps.values())) if one.key in failure.message), None)
     frames: list[str] = []
@@ -235,7 +236,27 @@ def failure_lines(state: TaskState, debug: bool) -> list[str]:
     except OSError:  # it was removed
         here = os.sep * 2
     told += [f"    {held(frame.removeprefix(here))}" for frame in dict.fromkeys(frames)]
+    told += [f"  help: {remedy}"] if remedy else []
     return [clean(line) for one in told for line in one.split("\n")]
+
+
+def _remedy_apart(failure: Failure) -> tuple[str, str]:
+    """Return what failed, and the remedy that an error of Holdfast ends with in brackets; empty if it needs Python.
+
+    >>> failure = Failure("StepFailed", "s#1 failed: TimeLimit (raise it) (catch (it); go)", code="step-failed")
+    >>> _remedy_apart(failure)
+    ("s#1 failed: TimeLimit (raise it)", 'catch (it); go')
+    """
+    message, depth = failure.message, 0
+    if not failure.code or not message.endswith(")"):
+        return message, ""
+    for place in range(len(message) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(message[place], 0)
+        if depth == 0:
+            remedy = message[place + 1 : -1]
+            apart = message[place - 1] == " "
+            return (message[: place - 1], "" if "app." in remedy else remedy) if apart else (message, "")
+    return message, ""
 
 
 def _causes(failure: Failure | None) -> Iterator[Failure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -27,7 +28,7 @@ from holdfast.core.errors import InvalidValue, StoreError
 from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import values
 from holdfast.engine.telemetry.gauges import StoreGauges
-from holdfast.engine.workers.health import HOST, Health
+from holdfast.engine.workers.health import Health, HealthAddress
 from holdfast.engine.workers.worker import Worked, Worker
 
 MOST_PROCESSES = 256
@@ -63,7 +64,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     processes: int
     namespaces: tuple[str, ...]
     all_namespaces: bool
-    health: int | None
+    health: HealthAddress | None
     grace: float
     drain: bool
     quiet: bool
@@ -86,12 +87,7 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
             raise InvalidValue(
                 f"--{name} {asked[name]} is not allowed; nothing was started", hint=f"give 1 to {most:,}"
             )
-    last = (asked["health"] or 0) + asked["processes"] - 1
-    if asked["health"] is not None and not 0 <= asked["health"] <= last <= 65_535:
-        raise InvalidValue(
-            f"--health {asked['health']} is not a port for {times(asked['processes'], 'process')}; nothing was started",
-            hint="give one below 65536, or 0 for any that is free; each process takes the next one",
-        )
+    asked["health"] = None if given["health"] is None else health_address(given["health"], asked["processes"])
     if asked["namespaces"] and asked["all_namespaces"]:
         raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
     if asked["processes"] > 1 and environment.url.startswith("memory:"):
@@ -101,6 +97,25 @@ def wanted(environment: Environment, target: str | None, **given: Any) -> ServeO
     found = served(target)
     _known_queues(target, found, asked["queues"])
     return ServeOptions(target=target, found=found, **asked)
+
+
+def health_address(given: str, processes: int) -> HealthAddress:
+    """Read PORT or HOST:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = given.rpartition(":")
+    first = int(port) if port.isascii() and port.isdigit() else -1
+    if not 0 <= first <= first + processes - 1 <= 65_535:
+        raise InvalidValue(
+            f"--health {given} is not a port for {times(processes, 'process')}; nothing was started",
+            hint="give one below 65536, or 0 for any that is free; each process takes the next one",
+        )
+    if not colon:
+        return HealthAddress(port=first)
+    if not host or (":" in host and not (host.startswith("[") and host.endswith("]"))):
+        raise InvalidValue(
+            f"--health {given} names no host; nothing was started",
+            hint="give 127.0.0.1:9100, or 0.0.0.0:9100 if other machines ask, or [::]:9100",
+        )
+    return HealthAddress(host.strip("[]"), first)
 
 
 def _retention(every: str | None, older_than: str | None, keep: int | None) -> Retention | None:
@@ -156,7 +171,10 @@ def opened(environment: Environment, wanted: ServeOptions) -> App:
     """The store, for the tenants that are served."""
     if wanted.all_namespaces or wanted.namespaces:
         environment.namespace = environment.namespace_source = ""
-    told: dict[str, Any] = {"traces": wanted.traces, "metrics": wanted.health is not None}
+    told: dict[str, Any] = {
+        "traces": wanted.traces,
+        "metrics": wanted.health is not None and not wanted.health.is_public,
+    }
     if wanted.metrics:
         from holdfast.tracing import Otlp
 
@@ -174,7 +192,9 @@ def serve(environment: Environment, wanted: ServeOptions) -> None:
     app = opened(environment, wanted)
     worker = worker_of(app, wanted)
     with ExitStack() as stack:
-        health = None if wanted.health is None else stack.enter_context(closing(_health(app, worker, wanted)))
+        health = None
+        if wanted.health is not None:
+            health = stack.enter_context(closing(_health(app, worker, wanted.health, wanted.child or 0)))
         screen = Screen()
         said = WorkerReport(environment, wanted, worker, screen)
         stack.enter_context(warnings_on(screen))
@@ -208,29 +228,45 @@ def _stopped_by_signals(worker: Worker) -> Generator[None, None, None]:
 
 def refuse_taken_ports(wanted: ServeOptions) -> None:
     """Look, before the first of several processes begins, whether each of them will have its port."""
-    for port in range(wanted.health, wanted.health + wanted.processes) if wanted.health else ():
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                raise _taken(port, error) from None
+    first = wanted.health
+    if first is None or not first.port:
+        return
+    for number in range(wanted.processes):
+        address = _address_of(first, number)
+        try:
+            family, where = address.resolved()
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        except OSError as error:
+            raise _taken(address, error) from None
 
 
-def _taken(port: int, error: OSError) -> InvalidValue:
+def _address_of(first: HealthAddress, number: int) -> HealthAddress:
+    """Return the address of one of several processes: each has the next port."""
+    return first.at(first.port + number if first.port else 0)
+
+
+def _taken(address: HealthAddress, error: OSError) -> InvalidValue:
+    shown = f"--health {address.port if address.host == '127.0.0.1' else address.url.removeprefix('http://')}"
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return InvalidValue(
+            f"{shown}: {address.host} is not an address of this machine: {error.strerror}; nothing was started",
+            hint=f"give 0.0.0.0:{address.port} for all its addresses, or {address.port} for this machine alone",
+        )
     return InvalidValue(
-        f"--health {port}: the port is not free: {error.strerror}; nothing was started",
+        f"{shown}: the port is not free: {error.strerror}; nothing was started",
         hint="give another one, or 0 for any that is free",
     )
 
 
-def _health(app: App, worker: Worker, wanted: ServeOptions) -> Health:
-    port = (wanted.health or 0) + (wanted.child or 0 if wanted.health else 0)
+def _health(app: App, worker: Worker, first: HealthAddress, number: int) -> Health:
+    address = _address_of(first, number)
     measured = (lambda: ()) if app.telemetry is None else app.telemetry.metrics
     try:
-        return Health(worker, StoreGauges(app.logs, worker.plan.namespaces), port, measured)
+        return Health(worker, StoreGauges(app.logs, worker.plan.namespaces), address, measured)
     except OSError as error:
-        raise _taken(port, error) from None
+        raise _taken(address, error) from None
 
 
 def _watch(worker: Worker, said: WorkerReport, wanted: ServeOptions, over: threading.Event) -> None:
@@ -276,7 +312,7 @@ class WorkerReport:
             if plan.gc is None
             else {"every": plan.gc.every, "older_than": plan.gc.older_than} | {"keep": plan.gc.keep},
             "concurrency": plan.concurrency,
-            "health": None if health is None else f"http://127.0.0.1:{health.port}",
+            "health": None if health is None else health.url,
             "worker": self._worker.name,
         }
         self._json({"event": "started", **facts})
@@ -285,6 +321,9 @@ class WorkerReport:
         told += [f"namespaces {', '.join(tenants)}"] if tenants else []
         told += [] if plan.gc is None else [f"gc every {length(int(values.seconds(plan.gc.every) * 1_000_000))}"]
         told += [f"concurrency {plan.concurrency}", *([] if health is None else [f"health {facts['health']}"])]
+        told += (
+            ["/livez and /readyz only, as other machines can ask"] if health is not None and health.is_public else []
+        )
         for line in wrapped(told, " · ", self._screen.style.width):
             self._line(line, "dim")
         if link := self._place.page_link():

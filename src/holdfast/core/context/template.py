@@ -108,7 +108,7 @@ def _unknown(name: str, wrong: str, known: list[str], why: str) -> UnknownName:
     import difflib  # only a mistake needs it
 
     close = difflib.get_close_matches(wrong, known, n=1)
-    there = f"there is {', '.join(sorted(known)[:_SHOWN])}" if known else "look at what is there first"
+    there = f"names: {', '.join(sorted(known)[:_SHOWN])}" if known else "look at what is there first"
     return UnknownName(name[:200], why, hint=f"did you mean {close[0]!r}? {there}" if close else there, known=known)
 
 

@@ -16,12 +16,15 @@ from msgspec import Struct
 
 from holdfast.core.context.tally import Tally
 from holdfast.core.errors import InvalidValue, WindowTooSmall
-from holdfast.core.messages import NO_RESULT, Message, Text, ToolCall, answer
+from holdfast.core.messages import NO_RESULT, Message, Text, ToolCall, answer, repair
 from holdfast.core.messages.anthropic import OPENING
+from holdfast.core.messages.grouping import Arranged
 from holdfast.core.messages.spans import below, coalesced, gaps, without
 from holdfast.core.messages.tokens import Basis, count
+from holdfast.core.messages.written import Outgoing, WrittenGroups, same
 
 Strategy = Literal["drop_oldest", "summarise"]
+_SYSTEM = ("system", "developer")
 STRATEGIES: tuple[Strategy, ...] = ("drop_oldest", "summarise")
 KEEP_LAST = 6
 """How many of the newest messages are kept, their results shortened, before older ones if nothing else is asked for.
@@ -163,14 +166,99 @@ def fitted(window: Window, tally: Tally, messages: Sequence[Message]) -> list[Me
     """The messages of a window (those at its `positions`, in order) as they are sent: shortened, with the summary."""
     positions = window.positions
     assert len(positions) == len(messages), "give exactly the messages that are kept"
-    sent = [
-        tally.shorten(position, message, window.shortened[position]) if position in window.shortened else message
-        for position, message in zip(positions, messages, strict=True)
-    ]
+    sent = [_shown(window, tally, *one) for one in zip(positions, messages, strict=True)]
     if window.summary is not None:
-        leading = next((at for at, one in enumerate(sent) if one.role not in ("system", "developer")), len(sent))
+        leading = next((at for at, one in enumerate(sent) if one.role not in _SYSTEM), len(sent))
         sent.insert(leading, window.summary.message())
     return sent
+
+
+def outgoing(
+    window: Window, tally: Tally, read: Sequence[Message], written: WrittenGroups, known: Mapping[str, str]
+) -> Outgoing:
+    """The messages of a window, repaired. `read` are those of the whole conversation, `written` its groups so far.
+
+    Only what isn't among the written groups is repaired here. If a repair concerns both, all of it is. `known` are
+    outcomes of calls without a result, by the call's id.
+    """
+    found = _beside_written(window, tally, read, written, known)
+    if found is not None:
+        return found
+    kept = fitted(window, tally, [read[position] for position in window.positions])
+    whole, notes = repair(kept, known)
+    grown = 0 if same(kept, whole) else max(0, _growth(kept, whole, tally, known))
+    return Outgoing([whole], written, notes, grown=grown)
+
+
+def _beside_written(
+    window: Window, tally: Tally, read: Sequence[Message], written: WrittenGroups, known: Mapping[str, str]
+) -> Outgoing | None:
+    """Take what is kept of the written groups as it is; None if the rest can't be repaired without them."""
+    until = _first_shortened(window, tally, written.stop)
+    middle = [found for span in window.kept if (found := _common(span, range(written.start, until)))]
+    if not middle or (until < written.stop and written.repaired):
+        return None
+    head = [read[at] for span in window.kept for at in _common(span, range(written.start))]
+    everything = middle == [range(written.start, written.stop)]
+    if any(one.role in ("assistant", "tool") for one in head):
+        return None
+    if not everything and any(map(written.repaired_in, middle)):
+        return None
+    after = (at for span in window.kept for at in _common(span, range(until, len(read))))
+    tail = [_shown(window, tally, at, read[at]) for at in after]
+    if not everything and any(written.ids.at.get(id, until) < until for one in tail for id in _ids(one)):
+        return None
+    arranged = Arranged(tail, known, mend=True, before=written.ids if everything else None)
+    whole = arranged.in_order()
+    if arranged.reaches_back or (arranged.renamed and not everything):
+        return None
+    grown, repaired = 0, written.repaired if everything else 0
+    if repaired or not same(tail, whole):
+        grown = max(0, (written.grown(tally.counter) if repaired else 0) + _growth(tail, whole, tally, known))
+    parts = _with_summary([head, *middle], window.summary, tally)
+    return None if parts is None else Outgoing([*parts, whole], written, arranged.notes, arranged.idle, repaired, grown)
+
+
+def _first_shortened(window: Window, tally: Tally, stop: int) -> int:
+    """Find the first group with a shortened result: from there on, nothing is as it was written."""
+    first = min(window.shortened, default=stop)
+    return stop if first >= stop else tally.groups.starts[below(tally.groups.starts, first + 1) - 1]
+
+
+def _with_summary(
+    parts: list[range | list[Message]], summary: WindowSummary | None, tally: Tally
+) -> list[range | list[Message]] | None:
+    """Put the summary after the system's messages at the beginning; None if there is nothing else."""
+    if summary is None:
+        return parts
+    for number, part in enumerate(parts):
+        roles = [one.role for one in part] if isinstance(part, list) else map(tally.roles.__getitem__, part)
+        leading = next((at for at, role in enumerate(roles) if role not in _SYSTEM), None)
+        if leading is not None:
+            return [*parts[:number], part[:leading], [summary.message()], part[leading:], *parts[number + 1 :]]
+    return None
+
+
+def _shown(window: Window, tally: Tally, position: int, message: Message) -> Message:
+    """A message as it is sent."""
+    most = window.shortened.get(position)
+    return message if most is None else tally.shorten(position, message, most)
+
+
+def _ids(message: Message) -> list[str]:
+    """The ids of calls in a message."""
+    return [message.result.call_id] if message.role == "tool" else [call.id for call in message.calls]
+
+
+def _growth(kept: Sequence[Message], whole: Sequence[Message], tally: Tally, known: Mapping[str, str]) -> int:
+    """By how much repairs made messages longer, beyond the room there was for answers."""
+    told = [answer(ToolCall(id, ""), known.get(id, NO_RESULT), is_error=id not in known) for id in tally.groups.open]
+    before, after = (sum(count(one, tally.counter).tokens for one in some) for some in ([*kept, *told], whole))
+    return after - before
+
+
+def _common(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))
 
 
 def check_kept(keep_last: int | None, keep_turns: int | None) -> None:

@@ -23,6 +23,7 @@ _COMMANDS: Sequence[tuple[str, str]] = (
     (r"app\.list\(\)", "holdfast list"),
     (r'write seconds, a timedelta, or text like "1h30m"', "write numbers with their units: 90s, 1h30m, 2d"),
     (r"app\.steps\(id\)", "holdfast log ID"),
+    (r"app\.export\(id, path\)", "holdfast export ID FILE"),
     (r"app\.run\(…, wait=\"1m\"\)", "holdfast resume ID FILE --wait 1m"),
     (r"app\.run\(…, user=…\)", "add --user NAME"),
     (r"\bapp\.(answer|approve|cancel|reject|resume|settle|signal)\b(?!\()", r"holdfast \1"),

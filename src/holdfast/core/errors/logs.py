@@ -23,7 +23,7 @@ class SeqOutOfRange(HoldfastError):
 
 
 class Conflict(HoldfastError):
-    """The log moved on; nothing was written."""
+    """The log has moved on since it was read."""
 
     code = "conflict"
 
@@ -96,7 +96,7 @@ class PatchConflict(HoldfastError):
 
 
 class StateMutated(HoldfastError):
-    """A value that was read from the state was changed in place, which is not written."""
+    """A list or dict of the state was changed in place."""
 
     code = "state-mutated"
 
@@ -105,7 +105,7 @@ class StateMutated(HoldfastError):
 
 
 class KeyTaken(HoldfastError):
-    """A unique key belongs to another call; nothing was written."""
+    """A unique key belongs to another call."""
 
     code = "key-taken"
 
@@ -120,7 +120,7 @@ class KeyTaken(HoldfastError):
 
 
 class InvalidEvent(HoldfastError):
-    """This event may not follow what is in the log."""
+    """The log does not allow this event now."""
 
     code = "invalid-event"
 
@@ -147,7 +147,7 @@ class UnknownEvent(HoldfastError):
 
 
 class LogCorrupt(HoldfastError):
-    """What is stored is not what was written; says where."""
+    """A log is damaged: it is not what was written."""
 
     code = "log-corrupt"
 
@@ -162,7 +162,7 @@ class LogCorrupt(HoldfastError):
 
 
 class ValueDamaged(HoldfastError):
-    """A large value is missing or not what was written."""
+    """A large value is missing or damaged."""
 
     code = "value-damaged"
 

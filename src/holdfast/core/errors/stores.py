@@ -20,7 +20,7 @@ class NotAStore(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """Written by a newer version."""
+    """The store was written by a newer version."""
 
     code = "store-too-new"
 
@@ -32,7 +32,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreFull(StoreError):
-    """No room left."""
+    """The store has no room left."""
 
     code = "store-full"
 
@@ -50,7 +50,7 @@ class StoreUnreachable(StoreError):
 
 
 class StorePoisoned(StoreError):
-    """Whether a write was stored is unknown after an I/O error; reopen the store."""
+    """After an I/O error it is unknown whether a write was stored."""
 
     code = "store-poisoned"
 

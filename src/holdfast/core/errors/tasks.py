@@ -88,7 +88,7 @@ class TaskFinished(HoldfastError):
 
 
 class ThreadBusy(HoldfastError):
-    """Another task of the thread has not ended, and this one was to begin only if none is under way."""
+    """Another task of the thread has not ended."""
 
     code = "thread-busy"
 
@@ -116,7 +116,7 @@ class ThreadNotFound(HoldfastError):
 
 
 class QueueFull(HoldfastError):
-    """A queue has as many tasks waiting to be taken as it may; nothing was written."""
+    """A queue has as many waiting tasks as it may have."""
 
     code = "queue-full"
 

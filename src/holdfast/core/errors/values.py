@@ -26,13 +26,13 @@ class InvalidId(InvalidValue):
 
 
 class InvalidMessage(InvalidValue):
-    """No provider would take this message; says where."""
+    """A message has a form that no provider accepts."""
 
     code = "invalid-message"
 
 
 class WindowTooSmall(InvalidValue):
-    """What must be kept does not fit into the limit."""
+    """The messages that must stay do not fit into the limit."""
 
     code = "window-too-small"
 
@@ -50,7 +50,7 @@ class WebOpen(InvalidValue):
 
 
 class NotSerializable(HoldfastError):
-    """A value is not JSON; says where."""
+    """A value is not JSON."""
 
     code = "not-serializable"
 
@@ -63,7 +63,7 @@ class NotSerializable(HoldfastError):
 
 
 class InvalidState(InvalidValue):
-    """A value does not fit the model of the state; says where."""
+    """A value does not fit the model of the state."""
 
     code = "invalid-state"
 

@@ -8,7 +8,7 @@ here, so their spelling is not kept; any other value is carried inside one. Ids 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
@@ -66,29 +66,59 @@ def parse(message: Mapping[str, Any], path: str) -> tuple[Message, ...]:
 
 
 def render(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write messages, without those of the system."""
+    """Write messages, without those of the system: a part of a conversation, which `joined` makes whole."""
     written: list[tuple[str, list[dict[str, Any]]]] = []
     for message in messages:
         role = "user" if message.role in ("user", "tool") else message.role
-        blocks = [] if message.role in ("system", "developer") else _blocks(message)
-        if not blocks:
+        own_blocks = [] if message.role in ("system", "developer") else _blocks(message)
+        if not own_blocks:
             continue
-        if not written and role == "assistant":
-            written.append(("user", [{"type": "text", "text": OPENING}]))
         if written and written[-1][0] == role:
-            written[-1][1].extend(blocks)
+            written[-1][1].extend(own_blocks)
         else:
-            written.append((role, blocks))
-    return [{"role": role, "content": _content(blocks)} for role, blocks in written]
+            written.append((role, own_blocks))
+    return [{"role": role, "content": _content(said)} for role, said in written]
+
+
+def joined(parts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Join parts of a conversation: where one role goes on, its messages become one."""
+    found: list[dict[str, Any]] = []
+    for part in parts:
+        if found and part and found[-1]["role"] == part[0]["role"]:
+            found[-1] = {"role": part[0]["role"], "content": _content([*blocks(found[-1]), *blocks(part[0])])}
+            found += part[1:]
+        else:
+            found += part
+    return found
+
+
+def opened(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give a conversation that the assistant began an opening by the user."""
+    return (
+        [{"role": "user", "content": OPENING}, *written]
+        if written[:1] and written[0]["role"] == "assistant"
+        else written
+    )
+
+
+def blocks(written: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of a message that `render` wrote."""
+    content = written["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def with_blocks(written: Mapping[str, Any], part: slice) -> dict[str, Any]:
+    """A message that `render` wrote, with some of its blocks."""
+    return {"role": written["role"], "content": _content(blocks(written)[part])}
 
 
 def system(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
     """The system text of a conversation; a list where a block has more to it than text."""
     spoken = [message for message in messages if message.role in ("system", "developer")]
-    blocks = [block for message in spoken for block in _blocks(message)]
-    if any(block.keys() != {"type", "text"} for block in blocks):
-        return blocks
-    return "\n\n".join(block["text"] for block in blocks)
+    said = [block for message in spoken for block in _blocks(message)]
+    if any(block.keys() != {"type", "text"} for block in said):
+        return said
+    return "\n\n".join(block["text"] for block in said)
 
 
 def wire_id(id: str) -> str:

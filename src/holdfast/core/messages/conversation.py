@@ -6,6 +6,7 @@ What a form cannot carry, `losses` names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from holdfast.core.messages.message import (
     refuse,
 )
 
-_MODULES = {"chat": openai_chat, "responses": openai_responses, "anthropic": anthropic}
+_MODULES: dict[Form, Any] = {"chat": openai_chat, "responses": openai_responses, "anthropic": anthropic}
 
 system = anthropic.system
 
@@ -43,7 +44,7 @@ def parse(message: Mapping[str, Any], form: Form = "chat", *, path: str = "messa
     """
     if not isinstance(cast("object", message), Mapping):
         refuse(path, f"is {names.a(type(message).__name__)}, not an object", "wrong-type", "give a dict")
-    return _module(form).parse(message, path)
+    return _MODULES[checked_form(form)].parse(message, path)
 
 
 def parse_all(messages: Iterable[Mapping[str, Any]], form: Form = "chat") -> list[Message]:
@@ -60,9 +61,19 @@ def render(messages: Sequence[Message], form: Form = "chat") -> list[dict[str, A
     >>> render([Message("user", (Text("Is the disk full?"),))], "responses")
     [{'type': 'message', 'role': 'user', 'content': 'Is the disk full?'}]
     """
-    module = _module(form)
-    ordered = Arranged(messages).in_order()
-    return module.render(_joined(ordered) if form == "chat" else ordered)
+    return joined([written(Arranged(messages).in_order(), checked_form(form))], form)
+
+
+def written(ordered: Sequence[Message], form: Form) -> list[dict[str, Any]]:
+    """Write whole groups, each result after its call: a part of a conversation, which `joined` makes whole."""
+    return _MODULES[form].render(_joined(ordered) if form == "chat" else ordered)
+
+
+def joined(parts: Iterable[list[dict[str, Any]]], form: Form) -> list[dict[str, Any]]:
+    """Join parts that were written in this form to a whole conversation. What is in it is still that of the parts."""
+    if form == "anthropic":
+        return anthropic.opened(anthropic.joined(parts))
+    return list(chain.from_iterable(parts))
 
 
 def losses(messages: Sequence[Message], form: Form) -> list[str]:
@@ -99,10 +110,11 @@ def _lost_fields(extra: Extra | None, form: Form) -> list[str]:
     return [f"the fields {sorted(extra.decoded())} of another provider are left out"]
 
 
-def _module(form: Form) -> Any:
+def checked_form(form: Form) -> Form:
+    """Refuse a form that no provider has."""
     if not isinstance(form, str) or form not in _MODULES:  # pyright: ignore[reportUnnecessaryIsInstance]
         refuse("form", f"is {form!r}", "unknown-form", f"use one of {', '.join(FORMS)}")
-    return _MODULES[form]
+    return form
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:

@@ -131,11 +131,35 @@ def repair(
     ('91 %', ["call 'c1' had no result; it was filled in from the record of calls"])
     """
     arranged = Arranged(messages, known, held, mend=True)
-    return arranged.in_order(), arranged.notes
+    whole = arranged.in_order()
+    return whole, arranged.notes + arranged.idle
+
+
+class UsedIds:
+    """The ids of the calls of messages that were sent before, each with the position of its group."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        """The id of a call → the number with which the next call of this id is likely to be unique."""
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.at
+
+    def take(self, arranged: Arranged, position: int) -> None:
+        """Add the ids of a group."""
+        self.at |= dict.fromkeys(arranged.used, position)
+        self.numbers |= arranged.numbers
+
+    def before(self, position: int) -> UsedIds:
+        """Return those of the groups before a position."""
+        made = UsedIds()
+        made.at = {id: at for id, at in self.at.items() if at < position}
+        return made
 
 
 class Arranged:
-    """Messages with each result right after its call."""
+    """Messages with each result right after its call. `before` are the calls of the groups in front of them."""
 
     def __init__(
         self,
@@ -144,15 +168,25 @@ class Arranged:
         held: Collection[str] = (),
         *,
         mend: bool = False,
+        before: UsedIds | None = None,
     ) -> None:
         self.notes: list[str] = []
+        self.idle: list[str] = []
+        """The reasoning that was left out because it led to nothing, in words, the last one first."""
+        self.used: set[str] = set()
+        """The ids of the calls, as they are now."""
+        self.numbers: dict[str, int] = {}
+        self.renamed = False
+        """Whether the id of a call was changed."""
+        self.reaches_back = False
+        """Whether a result is that of a call in the groups before."""
+        self._before = before if before is not None else UsedIds()
         self._known = known or {}
         self._held = held
         self._mend = mend
         self._kept: list[Message] = []
         self._run_of: dict[str, int] = {}  # call id → position, in what is kept, of the last message of its reply
         self._ids: dict[str, str] = {}  # the id a result has → the id its call has now
-        self._used: set[str] = set()
         self._results: dict[int, dict[str, Message]] = {}  # that position → its results
         self._run = -1  # the reply whose results come next; none after a message of another role
         self._run_calls: list[str] = []
@@ -184,7 +218,7 @@ class Arranged:
         for message in reversed(messages):
             parts = message.parts
             while parts and isinstance(parts[-1], Reasoning) and not (arranged and arranged[-1].role == "assistant"):
-                self.notes.append(f"reasoning that led to nothing was left out: {parts[-1].text[:80]!r}")
+                self.idle.append(f"reasoning that led to nothing was left out: {parts[-1].text[:80]!r}")
                 parts = parts[:-1]
             if parts or not message.parts:
                 arranged.append(message if parts is message.parts else replace(message, parts=parts))
@@ -218,7 +252,7 @@ class Arranged:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 fresh = self._fresh(part.id)
-                self._used.add(fresh)
+                self.used.add(fresh)
                 self._ids[part.id] = fresh
                 if fresh != part.id:
                     self.notes.append(f"the call id {part.id!r} was used before; the later call became {fresh!r}")
@@ -227,9 +261,12 @@ class Arranged:
         return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
 
     def _fresh(self, id: str) -> str:
-        number, fresh = 2, id
-        while fresh in self._used:
+        fresh, number = id, self.numbers.get(id) or self._before.numbers.get(id, 2)
+        while fresh in self.used or fresh in self._before:
             fresh, number = f"{id}-{number}", number + 1
+        if fresh != id:
+            self.numbers[id] = number
+            self.renamed = True
         return fresh
 
     def _take_result(self, message: Message) -> None:
@@ -237,6 +274,7 @@ class Arranged:
         id = self._ids.get(result.call_id)
         run = self._run_of.get(id) if id is not None else None
         if id is None or run is None:
+            self.reaches_back = self.reaches_back or result.call_id in self._before
             return self._stray(message, "which is not in the conversation", kept=result.call_id in self._held)
         there = self._results.setdefault(run, {})
         if id in there and there[id].text != NO_RESULT:

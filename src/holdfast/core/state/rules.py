@@ -65,10 +65,16 @@ def _text_fields(kind: type[Event]) -> frozenset[str]:
 _TEXT_FIELDS: dict[type[Event], frozenset[str]] = {}
 
 
+_TEXTLESS = frozenset((type(None), bool, int, float, bytes, Raw, type(UNSET)))
+"""Types of values that hold no text; asked first, because most fields are of one."""
+
+
 def _check_text(name: str, value: object) -> None:
     if type(value) is str:
         if not value.isascii():
             names.encodable(value, name)
+    elif type(value) in _TEXTLESS:
+        return
     elif isinstance(value, Mapping):
         for key, item in cast("Mapping[str, object]", value).items():
             _check_text(f"key in {name}", key)
@@ -86,18 +92,7 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
 
     Later steps are void, but a call that touched the world keeps its outcome under its key: it is not made again.
     """
-    refuse_undone(now, "rolled back")
-    doubt = next((step for step in now.steps.values() if step.unsettled), None)
-    if doubt is not None:
-        under_way = doubt.status == "running"
-        raise InvalidEvent(
-            f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is "
-            f"{'under way' if under_way else 'in doubt'}",
-            hint="let it end, or cancel the task; if its process is dead, resume it first"
-            if under_way
-            else "settle the call first",
-            id=now.summary.id,
-        )
+    refuse_rollback(now)
     back = past.copy()
     at_rest = {"status": "pending", "waiting": None, "wake_us": None, "holder": None}
     rolled_back = {name: getattr(past.summary, name) for name in ROLLED_BACK}
@@ -113,6 +108,22 @@ def restored(now: State, past: State, later: Iterable[Step]) -> State:
         if step.tool and step.effect in CHANGING and step.idempotency_key and step.status in ("completed", "failed"):
             back.kept[step.idempotency_key] = step
     return back
+
+
+def refuse_rollback(now: State) -> None:
+    """Refuse to roll a task back that was compensated, or while a call of it is under way or in doubt."""
+    refuse_undone(now, "rolled back")
+    doubt = next((step for step in now.steps.values() if step.unsettled), None)
+    if doubt is not None:
+        under_way = doubt.status == "running"
+        raise InvalidEvent(
+            f"task {now.summary.id!r} cannot be rolled back while call {doubt.key!r} is "
+            f"{'under way' if under_way else 'in doubt'}",
+            hint="let it end, or cancel the task; if its process is dead, resume it first: app.resume(id, agent)"
+            if under_way
+            else f"settle the call first: app.settle(id, {doubt.key!r}, happened=…)",
+            id=now.summary.id,
+        )
 
 
 def is_answered(state: State) -> bool:
@@ -301,7 +312,7 @@ def _approval_answered(state: State, event: ev.ApprovalGiven | ev.ApprovalRefuse
     if asked is None:
         pending = [one.key for one in state.approvals.values() if one.status == "asked"]
         raise InvalidEvent(
-            f"no approval was requested for {event.key!r}", hint=f"asked for: {', '.join(pending) or 'none'}"
+            f"no approval was requested for {event.key!r}", hint=f"approvals requested: {', '.join(pending) or 'none'}"
         )
     answered = {"given": "approved", "used": "approved", "refused": "refused"}.get(asked.status, "")
     whom = f" by {asked.by!r}" if asked.by else ""

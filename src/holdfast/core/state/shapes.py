@@ -312,6 +312,11 @@ class State(Struct, omit_defaults=True, kw_only=True):
         """A state of its own: containers are copied, the frozen things in them are shared."""
         return replace(self, **{name: getattr(self, name).copy() for name in CONTAINERS})
 
+    @property
+    def entries(self) -> int:
+        """How many things its containers hold."""
+        return sum(len(getattr(self, name)) for name in CONTAINERS)
+
     def sketch(self) -> State:
         """A state that what an agent says may be applied to: only what sayings change is copied."""
         return replace(self, immediates={}, **{name: getattr(self, name).copy() for name in _SAID})

@@ -93,11 +93,29 @@ def reply_of(result: Raw) -> Attributes:
     tokens, usage = reported_tokens(given), given.get("usage")
     if tokens is not None and tokens.thought:
         told["gen_ai.usage.reasoning.output_tokens"] = tokens.thought
-    for name, ours in _CACHED.items() if isinstance(usage, Mapping) else ():
-        count = cast("Mapping[str, Any]", usage).get(name)
+    counts: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
+    for name, ours in _CACHED.items():
+        count = counts.get(name)
         if type(count) is int:
             told[ours] = count
+    provider = _provider(given, counts)
+    if provider:
+        told["gen_ai.provider.name"] = provider
     return told
+
+
+def _provider(reply: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Return whose form a reply has, which is what the convention asks for; empty if it has nobody's.
+
+    An endpoint that speaks OpenAI's form counts as openai: the log does not say which server answered.
+
+    >>> _provider({"stop_reason": "end_turn"}, {}), _provider({}, {"prompt_tokens": 3}), _provider({}, {"tokens": 3})
+    ('anthropic', 'openai', '')
+    """
+    is_chat = "finish_reason" in reply or "prompt_tokens" in counts
+    if is_chat or reply.get("object") == "response" or "input_tokens_details" in counts:
+        return "openai"
+    return "anthropic" if "stop_reason" in reply or any(name in counts for name in CACHED) else ""
 
 
 _CACHED = dict(

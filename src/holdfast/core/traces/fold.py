@@ -10,40 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from holdfast.core import events as ev
 from holdfast.core.events.kinds import KIND as KINDS
 from holdfast.core.traces import attributes as at
 from holdfast.core.traces.attributes import Reader
-from holdfast.core.traces.span import ROOT, Attributes, SpanEvent, SpanLink, TraceIds, TraceSpan, root_link
+from holdfast.core.traces.span import (
+    ROOT,
+    Attributes,
+    OpenSpan,
+    Span,
+    SpanEvent,
+    SpanLink,
+    StepKind,
+    StepSpan,
+    TraceIds,
+    TraceSpan,
+    root_link,
+)
 
-MAX_SPAN_EVENTS = 128
-"""How many events one span has at the most; further ones are counted."""
-
-
-class _Open(Struct, kw_only=True):
-    """A span that has begun."""
-
-    what: Literal["root", "life", "step", "wait", "approval", "doubt", "suspended"]
-    place: str
-    parent: bytes
-    name: str
-    start_us: int
-    attributes: Attributes
-    client: bool = False
-    running: bool = False
-    """Whether an attempt is under way, that was announced."""
-    effect: str = ""
-    events: list[SpanEvent] = []
-    dropped: int = 0
-    links: list[SpanLink] = []
-
-    def note(self, event: SpanEvent) -> None:
-        if len(self.events) < MAX_SPAN_EVENTS:
-            self.events.append(event)
-        else:
-            self.dropped += 1
+MAX_STEP_KINDS = 256
+"""For how many names of steps is kept what their spans have in common."""
 
 
 StepEvent = ev.StepStarted | ev.AttemptFailed | ev.StepCompleted | ev.StepFailed
@@ -70,12 +56,14 @@ class TraceFold:
         self._lives = 0
         self._header: Attributes = {}
         self._agent = ""
-        self._root: _Open | None = None
+        self._root: OpenSpan | None = None
         self._roots = 0
         self._last_root = b""
-        self._life: _Open | None = None
+        self._life: OpenSpan | None = None
         self._last_life = b""
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenSpan] = {}
+        self._kinds: dict[tuple[str, str, str, int], StepKind] = {}
+        """The steps of this life, by name, tool, effect and attempts."""
         self._usage = [0, 0, 0.0]
 
     @property
@@ -83,7 +71,7 @@ class TraceFold:
         """True if the task has not ended."""
         return self._root is not None
 
-    def add(self, seq: int, at_us: int, event: ev.Event) -> list[TraceSpan]:
+    def add(self, seq: int, at_us: int, event: ev.Event) -> list[Span]:
         """Take the next event; return the spans that end with it, inner ones first."""
         before_us, self._at_us, self.seq = self._at_us or at_us, at_us, seq
         found = _CHANGES.get(type(event), TraceFold.other)(self, seq, at_us, before_us, event)
@@ -109,12 +97,12 @@ class TraceFold:
                 )
             )
 
-    def _end(self, one: _Open, end_us: int, outcome: str, *, failed: bool = False, message: str = "") -> TraceSpan:
+    def _end(self, one: OpenSpan, end_us: int, outcome: str, *, failed: bool = False, message: str = "") -> TraceSpan:
         told = one.attributes
         told[at.OUTCOME] = outcome
         return TraceSpan(
             trace_id=self.ids.trace_id,
-            span_id=self.ids.span_id(one.place),
+            span_id=one.id,
             parent_id=one.parent,
             name=one.name,
             client=one.client,
@@ -130,7 +118,7 @@ class TraceFold:
 
     # The task
 
-    def created(self, seq: int, at_us: int, before_us: int, event: ev.TaskCreated) -> list[TraceSpan]:
+    def created(self, seq: int, at_us: int, before_us: int, event: ev.TaskCreated) -> list[Span]:
         """The task begins; a child is linked to the task that started it."""
         self._read_header(event)
         link = root_link(self._store, self._full(event.parent), {at.LINK: "child of"}) if event.parent else None
@@ -138,10 +126,11 @@ class TraceFold:
         self.note(seq, at_us, event)
         return _NONE
 
-    def forked(self, seq: int, at_us: int, before_us: int, event: ev.TaskForked) -> list[TraceSpan]:
+    def forked(self, seq: int, at_us: int, before_us: int, event: ev.TaskForked) -> list[Span]:
         """The task begins with another's past. What that one was doing ends there, and is not shown here."""
         self._header = {**self._header, at.TASK: self._task}
         self._life, self.life_seq, self._lives, self._last_life = None, 0, 0, b""
+        self._kinds.clear()
         self._roots, self._usage = 0, [0, 0, 0.0]
         self._open.clear()
         told: Attributes = {at.LINK: "forked from", "holdfast.at": event.at}
@@ -155,11 +144,12 @@ class TraceFold:
         if self._roots:
             links = [SpanLink(self.ids.trace_id, self._last_root, {at.LINK: "reopened from"}), *links]
         self._roots += 1
+        self._kinds.clear()
         self._last_root = self.ids.span_id(place)
         named = f"invoke_agent {self._agent}" if self._agent else "invoke_agent"
         told: Attributes = {at.KIND: "AGENT", at.OPERATION: "invoke_agent", **self._header, at.SEQ: seq}
-        self._root = _Open(
-            what="root", place=place, parent=b"", name=named, start_us=at_us, attributes=told, links=links
+        self._root = OpenSpan(
+            what="root", id=self._last_root, parent=b"", name=named, start_us=at_us, attributes=told, links=links
         )
 
     def _read_header(self, event: ev.TaskCreated) -> None:
@@ -167,6 +157,7 @@ class TraceFold:
         self._agent = event.agent
         told: Attributes = {at.TASK: self._task, "gen_ai.agent.name": event.agent}
         for name, value in (
+            ("gen_ai.agent.id", self._full(event.agent) if event.agent else ""),
             ("gen_ai.agent.version", event.version),
             ("gen_ai.conversation.id", event.thread),
             ("session.id", event.thread),
@@ -183,7 +174,7 @@ class TraceFold:
             told["input.value"] = self._reader.text(event.input)
         self._header = told
 
-    def ended(self, seq: int, at_us: int, before_us: int, event: Ending) -> list[TraceSpan]:
+    def ended(self, seq: int, at_us: int, before_us: int, event: Ending) -> list[Span]:
         """End everything with the task."""
         outcome = KINDS[type(event)].removeprefix("task_")
         failure = event.failure if isinstance(event, ev.TaskFailed) else None
@@ -207,7 +198,7 @@ class TraceFold:
         spans.append(self._end(root, at_us, outcome, failed=failure is not None, message=self._failed(root, failure)))
         return spans
 
-    def _failed(self, one: _Open, failure: ev.Failure | None) -> str:
+    def _failed(self, one: OpenSpan, failure: ev.Failure | None) -> str:
         """Note the type of a failure; its text is what users wrote, and shown only if that is asked for."""
         if failure is None:
             return ""
@@ -216,9 +207,9 @@ class TraceFold:
 
     # Lives
 
-    def claimed(self, seq: int, at_us: int, before_us: int, event: ev.TaskClaimed) -> list[TraceSpan]:
+    def claimed(self, seq: int, at_us: int, before_us: int, event: ev.TaskClaimed) -> list[Span]:
         """A life begins. If the one before did not end, its worker is dead or silent, and what it did is cut off."""
-        spans: list[TraceSpan] = []
+        spans: list[Span] = []
         links: list[SpanLink] = []
         if self._root is None:
             self._begin_root(seq, at_us, [])
@@ -232,16 +223,17 @@ class TraceFold:
             spans.append(self._end(waited, at_us, "resumed"))
         self._lives += 1
         self.life_seq = seq
+        self._kinds.clear()
         self._last_life = self.ids.span_id(f"life@{seq}")
         told: Attributes = {at.KIND: "CHAIN", at.TASK: self._task, at.SEQ: seq, "holdfast.life": self._lives}
         told["holdfast.worker"] = event.holder
         if event.taken:
             told["holdfast.taken"] = event.taken
         assert self._root is not None
-        self._life = _Open(
+        self._life = OpenSpan(
             what="life",
-            place=f"life@{seq}",
-            parent=self.ids.span_id(self._root.place),
+            id=self._last_life,
+            parent=self._root.id,
             name=f"holdfast.life {self._lives}",
             start_us=at_us,
             attributes=told,
@@ -249,16 +241,16 @@ class TraceFold:
         )
         return spans
 
-    def _cut_off(self, seq: int, before_us: int) -> list[TraceSpan]:
+    def _cut_off(self, seq: int, before_us: int) -> list[Span]:
         """End what a dead worker was doing. An announced call that can't be repeated is in doubt from then on."""
-        spans: list[TraceSpan] = []
+        spans: list[Span] = []
         for address, one in list(self._open.items()):
             if one.what == "step" and one.running:
                 del self._open[address]
                 spans.append(self._doubtful(address, one, seq, before_us))
         return spans
 
-    def _doubtful(self, address: str, one: _Open, seq: int, at_us: int) -> TraceSpan:
+    def _doubtful(self, address: str, one: OpenSpan, seq: int, at_us: int) -> TraceSpan:
         """End a call whose answer is not known; if it may have happened, it is in doubt until that is settled."""
         if one.effect not in ev.ANNOUNCED:
             return self._end(one, at_us, "interrupted", failed=True)
@@ -272,7 +264,7 @@ class TraceFold:
         told |= {one: known[one] for one in kept if one in known}
         self._begin(f"doubt {address}", "doubt", f"doubt {address}@{seq}", f"holdfast.in_doubt {name}", at_us, told)
 
-    def freed(self, seq: int, at_us: int, before_us: int, event: ev.TaskSuspended | ev.TaskReleased) -> list[TraceSpan]:
+    def freed(self, seq: int, at_us: int, before_us: int, event: ev.TaskSuspended | ev.TaskReleased) -> list[Span]:
         """A life ends: the task waits, or is left to other workers."""
         self.note(seq, at_us, event)
         suspended = isinstance(event, ev.TaskSuspended)
@@ -284,8 +276,9 @@ class TraceFold:
             self._begin("suspended", "suspended", f"suspended@{seq}", f"holdfast.wait {event.why}", at_us, told)
         return spans
 
-    def _freed(self, seq: int, at_us: int, outcome: str) -> list[TraceSpan]:
+    def _freed(self, seq: int, at_us: int, outcome: str) -> list[Span]:
         life, self._life, self.life_seq = self._life, None, 0
+        self._kinds.clear()
         if life is None:
             return []
         life.attributes["holdfast.last_seq"] = seq
@@ -301,44 +294,68 @@ class TraceFold:
         name: str,
         at_us: int,
         told: Attributes,
-    ) -> _Open:
+    ) -> OpenSpan:
         """Begin what outlasts a life: it is below the root."""
-        parent = self.ids.span_id(self._root.place) if self._root is not None else self._last_root
-        self._open[address] = one = _Open(
-            what=what, place=place, parent=parent, name=name, start_us=at_us, attributes=told
+        parent = self._root.id if self._root is not None else self._last_root
+        self._open[address] = one = OpenSpan(
+            what=what, id=self.ids.span_id(place), parent=parent, name=name, start_us=at_us, attributes=told
         )
         return one
 
-    def _step(self, seq: int, start_us: int, event: StepEvent, address: str) -> _Open:
-        told: Attributes = {at.TASK: self._task, at.SEQ: seq, at.KEY: address}
+    @property
+    def _above(self) -> bytes:
+        """The span that a step belongs to which begins now."""
+        return self._last_life if self._life is not None else self._last_root
+
+    def _about(self, event: StepEvent) -> tuple[str, Attributes]:
+        """Return the name of a step's span, and the attributes that do not change when the step is made again."""
+        told: Attributes = {at.TASK: self._task}
         if event.tool:
             name = f"execute_tool {event.tool}"
             told[at.KIND], told[at.OPERATION] = "TOOL", "execute_tool"
             told["gen_ai.tool.name"], told["gen_ai.tool.type"] = event.tool, "function"
             told["holdfast.effect"] = event.effect
-            if event.idempotency_key:
-                told["gen_ai.tool.call.id"] = told["holdfast.idempotency_key"] = event.idempotency_key
         else:
             name, told[at.KIND] = f"holdfast.step {event.name}", "CHAIN"
         if self._life is not None:
             told["holdfast.life"] = self._lives
+        return name, told
+
+    def _step(self, seq: int, start_us: int, event: StepEvent, address: str) -> OpenSpan:
+        name, told = self._about(event)
+        told[at.SEQ], told[at.KEY] = seq, address
+        if event.tool and event.idempotency_key:
+            told["gen_ai.tool.call.id"] = told["holdfast.idempotency_key"] = event.idempotency_key
         if self._reader is not None and event.input:
             given = self._reader.text(event.input)
             told["input.value"] = given
             if event.tool:
                 told["gen_ai.tool.call.arguments"] = given
-        parent = self._last_life if self._life is not None else self._last_root
-        return _Open(
+        return OpenSpan(
             what="step",
-            place=f"{address}@{seq}",
-            parent=parent,
+            id=self.ids.step_id(seq),
+            parent=self._above,
             name=name,
             start_us=start_us,
             attributes=told,
             effect=event.effect if event.tool else "",
         )
 
-    def started(self, seq: int, at_us: int, before_us: int, event: ev.StepStarted) -> list[TraceSpan]:
+    def _whole_step(self, seq: int, at_us: int, before_us: int, event: ev.StepCompleted, address: str) -> StepSpan:
+        """Return the span of a step of which nothing was known before: what it has in common is made once a life."""
+        place = event.name, event.tool, event.effect, event.attempts
+        kind = self._kinds.get(place)
+        if kind is None:
+            name, told = self._about(event)
+            told["holdfast.attempts"], told[at.OUTCOME] = event.attempts, "completed"
+            if len(self._kinds) >= MAX_STEP_KINDS:
+                self._kinds.clear()
+            kind = self._kinds[place] = StepKind(self.ids.trace_id, self._above, name, told)
+        start_us = min(event.started_us, at_us) or self._since(before_us)
+        key = event.idempotency_key if event.tool else ""
+        return StepSpan(kind, self.ids.step_number(seq), start_us, max(at_us, start_us), seq, address, key)
+
+    def started(self, seq: int, at_us: int, before_us: int, event: ev.StepStarted) -> list[Span]:
         """A call is announced, or a long step announces itself."""
         address = self._address(event.key)
         spans = self._settled(address, at_us, "repeated")
@@ -352,7 +369,7 @@ class TraceFold:
         one.attributes["holdfast.attempt"] = event.attempt
         return spans
 
-    def attempt_failed(self, seq: int, at_us: int, before_us: int, event: ev.AttemptFailed) -> list[TraceSpan]:
+    def attempt_failed(self, seq: int, at_us: int, before_us: int, event: ev.AttemptFailed) -> list[Span]:
         """An attempt is a moment of the step's span; the step is not over."""
         address = self._address(event.key)
         one = self._open.get(address)
@@ -367,9 +384,11 @@ class TraceFold:
         self._spend(one, event.usage)
         return self._settled(address, at_us, "repeated")
 
-    def completed(self, seq: int, at_us: int, before_us: int, event: ev.StepCompleted) -> list[TraceSpan]:
+    def completed(self, seq: int, at_us: int, before_us: int, event: ev.StepCompleted) -> list[Span]:
         """A step has its result."""
         address = self._address(event.key)
+        if event.usage is None and self._reader is None and not (self._open and self._has_begun(address)):
+            return [self._whole_step(seq, at_us, before_us, event, address)]
         spans = self._settled(address, at_us, "completed")
         one = self._open.pop(address, None)
         if one is None:
@@ -390,7 +409,10 @@ class TraceFold:
         spans.append(self._end(one, at_us, "completed"))
         return spans
 
-    def step_failed(self, seq: int, at_us: int, before_us: int, event: ev.StepFailed) -> list[TraceSpan]:
+    def _has_begun(self, address: str) -> bool:
+        return address in self._open or f"doubt {address}" in self._open
+
+    def step_failed(self, seq: int, at_us: int, before_us: int, event: ev.StepFailed) -> list[Span]:
         """A step failed for good."""
         address = self._address(event.key)
         spans = self._settled(address, at_us, "failed")
@@ -406,7 +428,7 @@ class TraceFold:
         spans.append(self._end(one, at_us, "failed", failed=True, message=self._failed(one, event.failure)))
         return spans
 
-    def doubted(self, seq: int, at_us: int, before_us: int, event: ev.StepDoubted) -> list[TraceSpan]:
+    def doubted(self, seq: int, at_us: int, before_us: int, event: ev.StepDoubted) -> list[Span]:
         """The outcome of an announced call is not known."""
         address = self._address(event.key)
         one = self._open.pop(address, None)
@@ -421,12 +443,12 @@ class TraceFold:
         self.note(seq, at_us, event)
         return []
 
-    def settled(self, seq: int, at_us: int, before_us: int, event: ev.StepSettled) -> list[TraceSpan]:
+    def settled(self, seq: int, at_us: int, before_us: int, event: ev.StepSettled) -> list[Span]:
         """A person or the destination says whether a call in doubt happened."""
         self.note(seq, at_us, event)
         return self._settled(self._address(event.key), at_us, "happened" if event.happened else "did not happen")
 
-    def _settled(self, address: str, at_us: int, outcome: str) -> list[TraceSpan]:
+    def _settled(self, address: str, at_us: int, outcome: str) -> list[Span]:
         one = self._open.pop(f"doubt {address}", None) if self._open else None
         return [] if one is None else [self._end(one, at_us, outcome)]
 
@@ -434,7 +456,7 @@ class TraceFold:
         """When a step began that did not say so: after the event before it, and not before its life."""
         return before_us if self._life is None else max(before_us, self._life.start_us)
 
-    def _spend(self, one: _Open, usage: ev.Usage | None) -> None:
+    def _spend(self, one: OpenSpan, usage: ev.Usage | None) -> None:
         if usage is None:
             return
         told = at.usage_of(usage)
@@ -449,7 +471,7 @@ class TraceFold:
 
     # Waits
 
-    def wait_started(self, seq: int, at_us: int, before_us: int, event: ev.WaitStarted) -> list[TraceSpan]:
+    def wait_started(self, seq: int, at_us: int, before_us: int, event: ev.WaitStarted) -> list[Span]:
         """A task begins to wait."""
         address = self._address(event.key)
         told: Attributes = {at.KIND: "CHAIN", at.TASK: self._task, at.SEQ: seq, at.KEY: address}
@@ -465,7 +487,7 @@ class TraceFold:
             one.links = [root_link(self._store, self._full(event.name), {at.LINK: "waits for child"})]
         return []
 
-    def wait_ended(self, seq: int, at_us: int, before_us: int, event: ev.WaitEnded) -> list[TraceSpan]:
+    def wait_ended(self, seq: int, at_us: int, before_us: int, event: ev.WaitEnded) -> list[Span]:
         """End the span of a wait that has ended, or ran out of time."""
         one = self._open.pop(f"wait {self._address(event.key)}", None)
         if one is None:
@@ -478,7 +500,7 @@ class TraceFold:
         failed = event.failure is not None
         return [self._end(one, at_us, outcome, failed=failed, message=self._failed(one, event.failure))]
 
-    def approval_asked(self, seq: int, at_us: int, before_us: int, event: ev.ApprovalAsked) -> list[TraceSpan]:
+    def approval_asked(self, seq: int, at_us: int, before_us: int, event: ev.ApprovalAsked) -> list[Span]:
         """A call waits for a person's approval."""
         address = self._address(event.key)
         told: Attributes = {at.KIND: "CHAIN", at.TASK: self._task, at.SEQ: seq, at.KEY: address}
@@ -497,7 +519,7 @@ class TraceFold:
 
     def approval_ended(
         self, seq: int, at_us: int, before_us: int, event: ev.ApprovalGiven | ev.ApprovalRefused
-    ) -> list[TraceSpan]:
+    ) -> list[Span]:
         """A person decided, or time did."""
         one = self._open.pop(f"approval {self._address(event.key)}", None)
         if one is None:
@@ -509,16 +531,16 @@ class TraceFold:
 
     # Going back
 
-    def rolled_back(self, seq: int, at_us: int, before_us: int, event: ev.RolledBack) -> list[TraceSpan]:
+    def rolled_back(self, seq: int, at_us: int, before_us: int, event: ev.RolledBack) -> list[Span]:
         """What was open is void; a task that had ended is open again."""
-        spans = [self._end(one, at_us, "rolled back") for one in self._open.values()]
+        spans: list[Span] = [self._end(one, at_us, "rolled back") for one in self._open.values()]
         self._open.clear()
         if self._root is None:
             self._begin_root(seq, at_us, [])
         self.note(seq, at_us, event)
         return spans
 
-    def reopened(self, seq: int, at_us: int, before_us: int, event: ev.TaskReopened) -> list[TraceSpan]:
+    def reopened(self, seq: int, at_us: int, before_us: int, event: ev.TaskReopened) -> list[Span]:
         """A task that had failed is open again, under a root of its own."""
         if self._root is None:
             self._begin_root(seq, at_us, [])
@@ -527,19 +549,19 @@ class TraceFold:
 
     # Everything else
 
-    def turn_started(self, seq: int, at_us: int, before_us: int, event: ev.TurnStarted) -> list[TraceSpan]:
+    def turn_started(self, seq: int, at_us: int, before_us: int, event: ev.TurnStarted) -> list[Span]:
         """Keys are those of this turn from now on."""
         self._turn = event.turn
         self.note(seq, at_us, event)
         return _NONE
 
-    def other(self, seq: int, at_us: int, before_us: int, event: ev.Event) -> list[TraceSpan]:
+    def other(self, seq: int, at_us: int, before_us: int, event: ev.Event) -> list[Span]:
         """What begins and ends nothing is a moment."""
         self.note(seq, at_us, event)
         return _NONE
 
 
-Change = Callable[[TraceFold, int, int, int, Any], list[TraceSpan]]
+Change = Callable[[TraceFold, int, int, int, Any], list[Span]]
 
 _CHANGES: dict[type[ev.Event], Change] = {
     ev.TaskCreated: TraceFold.created,
@@ -567,4 +589,4 @@ _CHANGES: dict[type[ev.Event], Change] = {
 }
 """Events that begin or end a span. All others are moments of the life under way, or of the task."""
 
-_NONE: list[TraceSpan] = []
+_NONE: list[Span] = []

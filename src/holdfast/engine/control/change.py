@@ -111,15 +111,30 @@ def child_ended(logs: Logs, parent: str, child: str, ending: Event) -> tuple[Wri
         log = logs.load(parent)
     except TaskCollected:
         return ()
-    key = next((wait.key for wait in log.state.waits.values() if wait.kind == "child" and wait.name == child), None)
-    if key is None or log.state.ended:
+    events = end_of_wait(log.state, child, ending)
+    return (log.draft(events),) if events else ()
+
+
+def end_of_wait(parent: State, child: str, ending: Event) -> tuple[Event, ...]:
+    """Return the event that ends the parent's wait for a child; none if it no longer waits."""
+    key = _key_of(parent, child)
+    if key is None or parent.ended:
         return ()
     match ending:
         case ev.TaskCompleted():
-            ended = ev.WaitEnded(key=key, value=ending.result)
+            return (ev.WaitEnded(key=key, value=ending.result),)
         case ev.TaskFailed():
-            ended = ev.WaitEnded(key=key, failure=ending.failure)
+            return (ev.WaitEnded(key=key, failure=ending.failure),)
         case _:
             failure = ev.Failure("Cancelled", f"task {child!r} was cancelled", code="cancelled")
-            ended = ev.WaitEnded(key=key, failure=failure)
-    return (log.draft([ended]),)
+            return (ev.WaitEnded(key=key, failure=failure),)
+
+
+def _key_of(parent: State, child: str) -> str | None:
+    """The key under which a parent waits for a child: most often it stands in the child's id."""
+    place = child.removeprefix(f"{parent.summary.id}/")
+    for key in (place, place.partition("/")[2]):
+        wait = parent.waits.get(key)
+        if wait is not None and wait.kind == "child" and wait.name == child:
+            return key
+    return next((wait.key for wait in parent.waits.values() if wait.kind == "child" and wait.name == child), None)

@@ -18,6 +18,8 @@ from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Query
 
+_NONE = "no limit is named"
+
 
 def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
     """Allow a task more, and let its children that wait for that look again."""
@@ -27,8 +29,10 @@ def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
         wanted = dict(budget.allowed(given))
         lower = next((name for name, most in wanted.items() if most <= before.get(name, 0)), None)
         if lower is not None or not (wanted or given.artifact_bytes):
-            told = f"{lower}={wanted[lower]:g} is not above {before[lower]:g}" if lower else "no limit is named"
-            raise InvalidValue(f"this raises nothing: {told}", hint="name a limit and a number above the present one")
+            told = (
+                f"the limit of {lower} is {before[lower]:g}, and {wanted[lower]:g} is not above it" if lower else _NONE
+            )
+            raise InvalidValue(told, hint="name a limit and a number above the present one")
         return (ev.BudgetRaised(limits=given, by=by, why=why),)
 
     log = change(logs, id, decide)

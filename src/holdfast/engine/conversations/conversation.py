@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, cast, overload
 
-from msgspec import Raw
+from msgspec import Raw, to_builtins
 from msgspec.structs import replace
 
-from holdfast.core import messages
 from holdfast.core.codec import MessagesRef
 from holdfast.core.context import transcript, window
 from holdfast.core.context.tally import Tally, shorten
 from holdfast.core.context.window import Strategy, Window, WindowSummary
 from holdfast.core.errors import InvalidValue, WindowTooSmall
-from holdfast.core.messages import NO_RESULT, Form, Groups, Message, ToolCall, answer, anthropic, stored
-from holdfast.core.messages.tokens import Basis, Counter, count
+from holdfast.core.messages import Form, Groups, Message, ToolCall, answer, stored
+from holdfast.core.messages.tokens import Basis, Counter
+from holdfast.core.messages.written import Outgoing, WrittenGroups
 from holdfast.core.state import shapes
 from holdfast.engine.conversations.call_outcomes import CallOutcomes
 from holdfast.engine.logs.cache import Bounded, Heard
@@ -71,6 +73,7 @@ class Counted:
         self._heard: list[Heard] = []
         self._memory = Bounded[Heard](0, 0) if memory is None else memory
         self._checked = 0
+        self._written = WrittenGroups()
         self._tallies: dict[Counter | None, Tally] = {}
 
     def follow(self, shown: Shown) -> None:
@@ -115,7 +118,17 @@ class Counted:
                 heard.count = counted
         return tally
 
+    def outgoing(self, chosen: Window, tally: Tally, known: Mapping[str, str]) -> Outgoing:
+        """Return the messages of a window. Groups are repaired and written once, from where windows begin."""
+        first = max(chosen.kept, key=len, default=range(0)).start
+        if not self._written.start <= first <= self._written.stop:
+            self._written = WrittenGroups(first)
+        self._written.grow(self.groups, self.read)
+        return window.outgoing(chosen, tally, self.read, self._written, known)
+
     def _forget(self, count: int) -> None:
+        if count <= self._written.stop:
+            self._written = self._written.cut(count)
         for kept in (self.read, self._raws, self._heard):
             del kept[count:]
         self.groups.rewind(count)
@@ -123,15 +136,14 @@ class Counted:
             tally.rewind(min(count, len(tally)))
 
 
-class Sent(list[Any]):
-    """Messages in chat-completions form, as they are sent. As a step's input only their identity is recorded."""
+class _Sent:
+    """The messages of a window, and how it was cut."""
 
-    def __init__(
-        self, chosen: Sequence[Message], ref: MessagesRef, calls: Groups, fits: Window, repaired: Sequence[str]
-    ) -> None:
-        super().__init__(messages.render(chosen))
-        self._chosen = chosen
-        self.calls = calls
+    def __init__(self, messages: Outgoing, ref: MessagesRef, counted: Counted, fits: Window) -> None:
+        self._messages = messages
+        self._lock = counted.lock
+        self._fits = fits
+        self.calls: Groups = counted.groups
         """The calls of the whole conversation."""
         self.ref = ref
         self.tokens: int = fits.tokens
@@ -142,19 +154,71 @@ class Sent(list[Any]):
         """The positions that a summary stands for."""
         self.uncovered: tuple[range, ...] = fits.uncovered
         """The positions that are left out, and no summary stands for."""
-        self.repaired: list[str] = list(repaired)
+
+    @property
+    def repaired(self) -> list[str]:
         """The repairs, in words: a call without a result, for example."""
-        self.left_out: str = _words(fits, repaired)
+        return self._messages.repairs
+
+    @property
+    def left_out(self) -> str:
         """What does not fit, and the repairs, in words; empty if all is as it is in the log."""
+        words = [str(self._fits)] if self._fits.left_out or self._fits.shortened else []
+        return "; ".join([*words, *self.repaired])
 
     def render(self, form: Form) -> list[dict[str, Any]]:
         """The same messages for another provider: "responses" or "anthropic"; the latter wants `system` apart."""
-        return messages.render(self._chosen, form)
+        with self._lock:
+            return self._messages.render(form)
 
     @property
     def system(self) -> str | list[dict[str, Any]]:
         """The system's text, which Anthropic takes beside the messages."""
-        return anthropic.system(self._chosen)
+        return self._messages.system()
+
+
+class Sent(_Sent, list[Any]):
+    """Messages in chat-completions form, as they are sent. As a step's input only their identity is recorded."""
+
+    def __init__(self, messages: Outgoing, ref: MessagesRef, counted: Counted, fits: Window) -> None:
+        super().__init__(messages, ref, counted, fits)
+        self.extend(messages.render())
+
+
+class SentView(_Sent, Sequence[Any]):
+    """Such messages for reading only: a message is copied when it is looked at, so a long window costs little."""
+
+    def __init__(self, messages: Outgoing, ref: MessagesRef, counted: Counted, fits: Window) -> None:
+        super().__init__(messages, ref, counted, fits)
+        self._stretches = messages.stretches()
+        self._ends = list(accumulate(one.stop - one.start for one in self._stretches))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            wanted = range(len(self))[index]
+            return self if wanted == range(len(self)) else [self[at] for at in wanted]
+        at = range(len(self))[index]
+        number = bisect_right(self._ends, at)
+        stretch = self._stretches[number]
+        return to_builtins(stretch.of[stretch.stop - (self._ends[number] - at)])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (to_builtins(one.of[at]) for one in self._stretches for at in range(one.start, one.stop))
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(cast("Any", other)) if isinstance(other, list | SentView) else NotImplemented
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] — like a list
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 class Stretch(NamedTuple):
@@ -254,27 +318,43 @@ class Conversation(Sequence[Any]):
         """
         limits = WindowLimits(
             NO_LIMIT if max_tokens is None else max_tokens, keep_last, keep_turns, pinned, reserve, counter
-        ).checked()
-        with self._counted.lock:
-            self._counted.follow(self._shown)
-            tally = self._counted.tally(counter)
-            known = self._known(tally, limits.max_tokens)
-            return self._sent(tally, limits, strategy, known)
+        )
+        return Sent(*self._cut(limits, strategy))
+
+    def view(
+        self,
+        *,
+        max_tokens: int | None = None,
+        keep_last: int | None = None,
+        keep_turns: int | None = None,
+        strategy: Strategy = "drop_oldest",
+        pinned: Collection[int] = (),
+        reserve: int = 0,
+        counter: Counter | None = None,
+    ) -> SentView:
+        """Return the same as `window`, as a sequence for reading only. A message is copied when it is looked at.
+
+        Use it where a window of thousands of messages is handed on every turn: a list copies all of them each time.
+        """
+        limits = WindowLimits(
+            NO_LIMIT if max_tokens is None else max_tokens, keep_last, keep_turns, pinned, reserve, counter
+        )
+        return SentView(*self._cut(limits, strategy))
 
     def render(self, form: Form = "chat") -> list[dict[str, Any]]:
         """All of it in a provider's form, repaired where that provider would refuse it."""
         with self._counted.lock:
             self._counted.follow(self._shown)
-            read = self._counted.read
-            whole, _ = messages.repair(read, self._ledger(self._counted.groups))
-        return messages.render(whole, form)
+            whole = Window((range(len(self)),), (), 0, 0, "exact")
+            known = self._ledger(self._counted.groups)
+            return self._counted.outgoing(whole, self._counted.tally(None), known).render(form)
 
     def part(self, limits: WindowLimits) -> Stretch | None:
         """Return the part to summarise next, so that such a window covers all messages; None if there is none."""
         with self._counted.lock:
             self._counted.follow(self._shown)
             tally = self._counted.tally(limits.counter)
-            chosen, _ = self._chosen(tally, limits, limits.max_tokens, "summarise", self._known(tally, 0))
+            chosen = self._chosen(tally, limits, limits.max_tokens, "summarise", self._known(tally, 0))
             if not chosen.summarise:
                 return None
             room = window.summary_room(limits.max_tokens, limits.summary_tokens)
@@ -293,29 +373,32 @@ class Conversation(Sequence[Any]):
     def _value(self, at: int) -> Any:
         return self._counted.value(self._shown.raw(at))
 
-    def _sent(self, tally: Tally, limits: WindowLimits, strategy: Strategy, known: Mapping[str, str]) -> Sent:
-        max_tokens = limits.max_tokens
-        for _ in range(TRIES):
-            chosen, kept = self._chosen(tally, limits, max_tokens, strategy, known)
-            whole, notes = messages.repair(kept, known)
-            tokens = chosen.tokens + _grown(kept, whole, tally, known)
-            over = tokens - (limits.max_tokens - limits.reserve)
-            if over <= 0:
-                return Sent(whole, self.ref, self._counted.groups, replace(chosen, tokens=tokens), notes)
-            max_tokens -= over
+    def _cut(self, limits: WindowLimits, strategy: Strategy) -> tuple[Outgoing, MessagesRef, Counted, Window]:
+        """Cut a window; repairs may make it longer, and then it is cut again."""
+        limits.checked()
+        with self._counted.lock:
+            self._counted.follow(self._shown)
+            tally = self._counted.tally(limits.counter)
+            known, max_tokens = self._known(tally, limits.max_tokens), limits.max_tokens
+            for _ in range(TRIES):
+                chosen = self._chosen(tally, limits, max_tokens, strategy, known)
+                outgoing = self._counted.outgoing(chosen, tally, known)
+                tokens = chosen.tokens + outgoing.grown
+                over = tokens - (limits.max_tokens - limits.reserve)
+                if over <= 0:
+                    return outgoing, self.ref, self._counted, replace(chosen, tokens=tokens)
+                max_tokens -= over
         raise WindowTooSmall(
             f"the repaired conversation does not fit into {limits.max_tokens:,} tokens", hint="allow more tokens"
         )
 
     def _chosen(
         self, tally: Tally, limits: WindowLimits, max_tokens: int, strategy: Strategy, known: Mapping[str, str]
-    ) -> tuple[Window, list[Message]]:
+    ) -> Window:
         answers = {id: answer(ToolCall(id, ""), text) for id, text in known.items()}
         summary = self._summary() if strategy == "summarise" else None
         options = limits.options(max(max_tokens, 1))
-        chosen = window.window(tally, **options, strategy=strategy, summary=summary, answers=answers)
-        read = self._counted.read
-        return chosen, window.fitted(chosen, tally, [read[position] for position in chosen.positions])
+        return window.window(tally, **options, strategy=strategy, summary=summary, answers=answers)
 
     def _summary(self) -> WindowSummary | None:
         made = self._summarised
@@ -340,20 +423,6 @@ class Conversation(Sequence[Any]):
                 asked.setdefault(self._shown.logged[position][0], []).extend(calls[:1])
         ledger = self._counted.ledger
         return ledger.known(asked, self._shown.seen) if asked and ledger is not None else {}
-
-
-def _grown(kept: Sequence[Message], whole: Sequence[Message], tally: Tally, known: Mapping[str, str]) -> int:
-    """By how much repairs made a window longer, beyond the room there was for answers."""
-    if len(kept) == len(whole) and all(one is other for one, other in zip(kept, whole, strict=True)):
-        return 0
-    told = [answer(ToolCall(id, ""), known.get(id, NO_RESULT), is_error=id not in known) for id in tally.groups.open]
-    before, after = (sum(count(one, tally.counter).tokens for one in some) for some in ([*kept, *told], whole))
-    return max(0, after - before)
-
-
-def _words(fits: Window, repaired: Sequence[str]) -> str:
-    words = [str(fits)] if fits.left_out or fits.shortened else []
-    return "; ".join([*words, *repaired])
 
 
 def _same(one: Raw, other: Raw) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits, names
-from holdfast.core.codec import Write
+from holdfast.core.codec import Group, Write, merge_writes
 from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import Conflict, InvalidValue, StoreBusy, TaskExists, ThreadBusy
 from holdfast.core.events import Event, Fields
@@ -140,20 +140,34 @@ def begin(logs: Logs, name: str, events: list[Event], parent: Log | None = None)
         divergence.refuse_lost(logs, name, events[0])
     log = Log(logs, name)
     if parent is not None:
-        log.folded, log.head = parent.folded, parent.head
-    log.check(events)
+        return _forked(logs, log, parent, events)
+    write, state = log.begin(events)
     for _ in range(limits.MAX_APPEND_TRIES):
-        joins = _join(logs, name, events[0]) if parent is None else ()
+        joins = _join(logs, name, events[0])
         try:
-            return logs.create(name, events, also=joins) if parent is None else logs.fork(parent, name, events)
+            log.accept(write, logs.committer.commit(Group((write, *merge_writes(joins))))[0], state)
         except Conflict:
-            if parent is not None and logs.store.origin(parent.name) is None:
-                raise logs.missing(parent.name) from None
             if logs.store.tombstone(name) is not None:
                 raise logs.missing(name) from None
             if not joins or logs.store.origin(name) is not None:
                 raise TaskExists(name) from None
+        else:
+            return log
     raise StoreBusy(f"others kept writing to the thread of {name!r}; nothing was written", hint="try again")
+
+
+def _forked(logs: Logs, log: Log, parent: Log, events: list[Event]) -> Log:
+    """Write the first events of a fork."""
+    log.folded, log.head = parent.folded, parent.head
+    log.check(events)
+    try:
+        return logs.fork(parent, log.name, events)
+    except Conflict:
+        if logs.store.origin(parent.name) is None:
+            raise logs.missing(parent.name) from None
+        if logs.store.tombstone(log.name) is not None:
+            raise logs.missing(log.name) from None
+        raise TaskExists(log.name) from None
 
 
 def _join(logs: Logs, task: str, first: Event) -> tuple[Write, ...]:

@@ -343,7 +343,8 @@ class Dispatcher:
     async def _child_async(self, asked: RunChild, execution: Any) -> None:
         with _child_is_left(execution):
             await self.work_async(self._child_assignment(asked, execution))
-        await execution.refresh_async()
+        if asked.step in execution.state.waits:  # else it was read together with the end of another child
+            await execution.refresh_together()
 
     def _child_assignment(self, asked: RunChild, execution: Execution) -> Assignment:
         """Starting a child, or finding it: its id is its place, so starting it twice is starting it once."""

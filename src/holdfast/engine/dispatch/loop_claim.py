@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.core.codec import Group, Origin
+from holdfast.core.codec import Group
 from holdfast.core.errors import Conflict
 from holdfast.core.events import Event
 from holdfast.core.flows import lifecycle
@@ -24,14 +24,13 @@ async def begin_async(logs: Logs, name: str, events: list[Event]) -> Log | None:
     Many tasks that begin together share their commits, and no thread is needed for any of them.
     """
     log = Log(logs, name)
-    log.check(events)
-    write = log.draft(events, Origin())
+    write, state = log.begin(events)
     failpoint("claim.before")
     try:
         placed = await LoopCommits(logs.committer).commit(Group((write,)))
     except Conflict:
         return None
-    log.accept(write, placed[0])
+    log.accept(write, placed[0], state)
     failpoint("claim.after")
     return log
 

@@ -6,6 +6,7 @@ Records queue up, and the branch that writes takes all that is queued: the branc
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections import deque
@@ -27,6 +28,7 @@ from holdfast.core.errors import (
     LeaseLost,
     NestedStep,
     Suspended,
+    TaskCollected,
     TaskFinished,
     UnnamedThread,
 )
@@ -53,6 +55,7 @@ from holdfast.engine.execution.replay import LiveCalls, unclaimed_steps
 from holdfast.engine.execution.step_request import undo_request
 from holdfast.engine.execution.watch import Announced, Watch
 from holdfast.engine.logs.committer import Resolve, Ticket
+from holdfast.engine.logs.foreseen import Foreseen
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.streams.publisher import Publisher
@@ -229,13 +232,19 @@ class Execution:
                     return "deferred"
                 if self._written_alone(record):
                     return True
-            entry = PendingWrite(record, self.state.seq, self.told_relatives(record) if self.ends(record) else ())
+            entry = PendingWrite(record, self.state.seq)
+            if self.ends(record):
+                self.end_children(entry)
+                self.tell_parent(entry, self.logs.foreseen.draft)
             self._queue.append(entry)
-            while not entry.settled:
-                if self._in_flight is not None:
-                    self.batch_done.wait()
-                else:
-                    self._write_queued()
+            try:
+                while not entry.settled:
+                    if self._in_flight is not None:
+                        self.batch_done.wait()
+                    else:
+                        self._write_queued()
+            finally:
+                self.settle_parent(entry)
         return entry.result()
 
     def _written_alone(self, record: Append) -> bool:
@@ -520,13 +529,27 @@ class Execution:
         concerned = self.state.summary.parent is not None or self.state.waits
         return bool(concerned and record.events) and isinstance(record.events[-1], _ENDINGS)
 
-    def told_relatives(self, record: Append) -> tuple[Write, ...]:
-        """Return the writes that go with a task's end: its parent wakes up, and a failed task's children end too."""
-        ending, parent = record.events[-1], self.state.summary.parent
-        told = () if parent is None else change.child_ended(self.logs, parent, self.log.name, ending)
+    def end_children(self, entry: PendingWrite) -> None:
+        """Add the events that end the children of a task that fails."""
+        ending = entry.record.events[-1]
         if isinstance(ending, ev.TaskFailed):
-            told += change.children_end(self.logs, self.state, ending.failure)
-        return told
+            entry.also += change.children_end(self.logs, self.state, ending.failure)
+
+    def tell_parent(self, entry: PendingWrite, draft: Callable[..., tuple[Write, Foreseen] | None]) -> None:
+        """Add the event that wakes the task's parent, drafted by one of the methods of `ForeseenLogs`."""
+        parent = self.state.summary.parent
+        if parent is not None:
+            decide = functools.partial(change.end_of_wait, child=self.log.name, ending=entry.record.events[-1])
+            with contextlib.suppress(TaskCollected):
+                told = draft(parent, decide)
+                if told is not None:
+                    entry.also, entry.parent = (*entry.also, told[0]), told[1]
+
+    def settle_parent(self, entry: PendingWrite) -> None:
+        """Tell what became of the event for a parent's log."""
+        parent, entry.parent = entry.parent, None
+        if parent is not None:
+            self.logs.foreseen.settle(parent, committed=entry.answer is True)
 
     # Immediate verbs
 

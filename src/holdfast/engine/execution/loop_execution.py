@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ from holdfast.core.errors import (
     Stopped,
     StoreError,
     Suspended,
+    TaskCollected,
     UnnamedThread,
 )
+from holdfast.core.events import TaskFailed
 from holdfast.core.flows.requests import Append, Branch, Park
 from holdfast.core.flows.stops import out_of_time
 from holdfast.core.flows.waits import suspended, together
@@ -60,6 +63,7 @@ class LoopExecution(Execution):
     """The work on one claimed task by an async agent. Used on its event loop only."""
 
     __slots__ = (
+        *("_gathering", "_next_refresh", "_refreshing"),
         *("_began_at", "_call_waiters", "_closing", "_cutting", "_idle", "_listening", "_loop", "_made_deliveries"),
         *(
             "_over",
@@ -116,6 +120,9 @@ class LoopExecution(Execution):
         self._made_deliveries: Deliveries | None = None
         self._call_waiters: list[asyncio.Future[None]] = []
         self._yields_at = 0.0
+        self._gathering = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._next_refresh: asyncio.Task[None] | None = None
 
     # Branches
 
@@ -264,23 +271,54 @@ class LoopExecution(Execution):
             return "deferred"
         entry = PendingWrite(record, self.state.seq)
         if self.ends(record):
-            entry.also = await asyncio.to_thread(self.told_relatives, record)
+            await self._tell_relatives(entry)
         self._queue.append(entry)
-        if self._in_flight is None:
-            self.submit_batch()
+        if self._in_flight is None and not self._gathering:
+            if self.active > 1:
+                self._gathering = True
+                self._loop.call_soon(self._submit_gathered)
+            else:
+                self.submit_batch()
         if not entry.settled:
             written: asyncio.Future[Any] = self.future()
-            entry.tell = lambda done: resolve(written)
+            entry.tell = lambda done: self._written(done, written)
             await written
         elif self.time() > self._yields_at:
             await asyncio.sleep(0)
             self._yields_at = self.time() + limits.LOOP_SECONDS
+        self.settle_parent(entry)
         if self.linked_logs.is_stale:
             await asyncio.to_thread(self.linked_logs.reread)
         return entry.result()
 
+    async def _tell_relatives(self, entry: PendingWrite) -> None:
+        """Add what goes to other logs with a task's end. Nothing is awaited between the parent's draft and its commit.
+
+        Else drafts that follow each other would be committed in another order.
+        """
+        if type(entry.record.events[-1]) is TaskFailed:
+            await asyncio.to_thread(self.end_children, entry)
+        foreseen, parent = self.logs.foreseen, self.state.summary.parent
+        try:
+            self.tell_parent(entry, foreseen.draft_at_once)
+        except BlockingIOError:
+            with contextlib.suppress(TaskCollected):
+                await asyncio.to_thread(foreseen.read, parent or "")
+            self.tell_parent(entry, functools.partial(foreseen.draft_at_once, was_read=True))
+
+    def _submit_gathered(self) -> None:
+        """Write together what the branches that run now want written."""
+        self._gathering = False
+        if self._in_flight is None:
+            self.submit_next()
+
+    def _written(self, entry: PendingWrite, waiting: asyncio.Future[Any]) -> None:
+        """Tell the code that waits, which may be cancelled already, and the parent."""
+        self.settle_parent(entry)
+        resolve(waiting)
+
     def send(self, group: Group) -> None:
-        """Write here if nothing has to be waited for, else by the committing thread."""
+        """Write here if no wait is needed, else by the committing thread."""
         ticket = Ticket(group)
         try:
             ticket.outcome = self.logs.committer.commit_at_once(group)
@@ -313,6 +351,19 @@ class LoopExecution(Execution):
                 self._follow(rows)
                 return
             await asyncio.sleep(0.001)
+
+    async def refresh_together(self) -> None:
+        """Fold in what others have written. Branches that ask meanwhile share the next reading."""
+        if self._next_refresh is None:
+            refreshing = self._refresh_after(self._refreshing)
+            self._next_refresh = self._loop.create_task(refreshing, context=outside_context())
+        await asyncio.shield(self._next_refresh)
+
+    async def _refresh_after(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._refreshing, self._next_refresh = self._next_refresh, None
+        await self.refresh_async()
 
     async def transact_async(self, work: Callable[[Any], Group], seconds: float | None) -> bool:
         """`transact`, in a thread. Nothing else of the task is written meanwhile, even if the wait is over."""

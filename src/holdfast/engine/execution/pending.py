@@ -12,6 +12,7 @@ from holdfast.core.codec import Write
 from holdfast.core.flows.requests import Append
 from holdfast.core.state import merge
 from holdfast.engine.logs.committer import PlacedEvent
+from holdfast.engine.logs.foreseen import Foreseen
 
 _PENDING = object()
 
@@ -25,18 +26,17 @@ class Stop:
     def __init__(self, parent: Stop | None = None, until_us: int | None = None) -> None:
         self.asked = parent is not None and parent.asked
         self.until_us = until_us
-        self._children: list[weakref.ref[Stop]] = []
+        self._children: weakref.WeakSet[Stop] | None = None
         if parent is not None:
-            living = [one for one in parent._children if one() is not None]
-            parent._children = [*living, weakref.ref(self)]
+            if parent._children is None:
+                parent._children = weakref.WeakSet()
+            parent._children.add(self)
 
     def ask(self) -> None:
         """Stop it."""
         self.asked = True
-        for one in self._children:
-            child = one()
-            if child is not None:
-                child.ask()
+        for child in () if self._children is None else list(self._children):
+            child.ask()
 
     def ask_at(self, now_us: int) -> None:
         """Stop a child whose parent's wall time is over: its parent decides what comes of it."""
@@ -47,12 +47,13 @@ class Stop:
 class PendingWrite:
     """A record on its way: what to write, here and `also` in other logs, and what became of it."""
 
-    __slots__ = ("also", "answer", "decided_at", "error", "record", "tell")
+    __slots__ = ("also", "answer", "decided_at", "error", "parent", "record", "tell")
 
-    def __init__(self, record: Append, decided_at: int, also: tuple[Write, ...] = ()) -> None:
+    def __init__(self, record: Append, decided_at: int) -> None:
         self.record = record
         self.decided_at = decided_at
-        self.also = also
+        self.also: tuple[Write, ...] = ()
+        self.parent: Foreseen | None = None
         self.answer: Any = _PENDING
         self.error: BaseException | None = None
         self.tell: Callable[[PendingWrite], None] | None = None

@@ -204,7 +204,8 @@ class Watch:
     def _cut_ended(self, now: float) -> float:
         """Cut tasks whose time is over; gives how long it is until the next one's is."""
         least = _tick()
-        for task, looks in list(self._tasks.items()):
+        # A list of items could meet a new task: it allocates while it reads, and the collector may run other threads.
+        for task, looks in self._tasks.copy().items():
             execution = task.execution
             timed = ends_us(execution.state, execution.stop.until_us) is not None
             left = looks.seconds_left(execution, self._logs.clock.now_us() if timed else 0, now)
@@ -221,7 +222,7 @@ class Watch:
             return
         asked = {
             task.execution.log.name: (task, looks)
-            for task, looks in list(self._tasks.items())
+            for task, looks in self._tasks.copy().items()
             if looks.seen_at and now - looks.seen_at >= _tick() and not looks.is_cancelled
         }
         if not asked:

@@ -26,7 +26,7 @@ INCLUDED = ("input", "result", "failure")
 _WAITS = tuple(kind for kind in get_args(WaitKind) if kind != "no_worker")
 """Kinds of waits that a row has. That no worker takes a task is found out when one looks."""
 
-_TEXTS = ("agent", "stage", "user", "thread", "queue", "parent", "prefix", "after")
+_TEXTS = ("agent", "stage", "user", "thread", "queue", "parent", "version", "prefix", "after")
 
 
 class ListedTask(Summary, frozen=True, kw_only=True):

@@ -52,9 +52,9 @@ class Kept(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """The bytes in memory, about; more likely too many than too few."""
-        sizes = self.sizes
-        return limits.CACHE_STATE_BYTES + limits.CACHE_FACTOR * (sizes.size + sizes.since - sizes.sized_at)
+        """The bytes in memory, about."""
+        encoded = self.sizes.size + self.sizes.since - self.sizes.sized_at
+        return limits.CACHE_STATE_BYTES + encoded + limits.CACHE_ENTRY_BYTES * self.state.entries
 
 
 Removal = tuple[int, tuple[int, ...], int]
@@ -102,11 +102,17 @@ class CacheCounts(Struct):
 
 
 class Bounded(Generic[Value]):
-    """The newest of what was put here, up to so many entries and bytes. Safe from several threads."""
+    """The newest of what was put here, up to so many entries and bytes. Safe from several threads.
 
-    def __init__(self, bytes: int, entries: int) -> None:
+    What would take half of the room for itself is not one of them. With `large`, the newest of those is kept, too, up
+    to so many bytes: whoever reads the same large thing again and again finds it, and the others keep their room.
+    """
+
+    def __init__(self, bytes: int, entries: int, large: int = 0) -> None:
         self.max_bytes = bytes
         self.max_entries = entries
+        self.max_large = large
+        self._large: tuple[str | bytes, Value] | None = None
         self.bytes = 0
         self._lock = threading.Lock()
         self._kept: OrderedDict[str | bytes, tuple[Value, int]] = OrderedDict()
@@ -116,15 +122,16 @@ class Bounded(Generic[Value]):
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                return None
+                return self._large[1] if self._large is not None and self._large[0] == key else None
             self._kept.move_to_end(key)
             return found[0]
 
     def put(self, key: str | bytes, value: Value, weight: int) -> None:
-        """Keep something. What would take half of the room for itself is not kept."""
+        """Keep something, if there is room for it."""
         with self._lock:
             self._drop(key)
             if weight * 2 > self.max_bytes:
+                self._large = (key, value) if weight <= self.max_large else self._large
                 return
             self._kept[key] = (value, weight)
             self.bytes += weight
@@ -140,15 +147,18 @@ class Bounded(Generic[Value]):
         """Forget everything."""
         with self._lock:
             self._kept.clear()
+            self._large = None
             self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + (self._large is not None)
 
     def _drop(self, key: str | bytes) -> None:
         gone = self._kept.pop(key, None)
         if gone is not None:
             self.bytes -= gone[1]
+        if self._large is not None and self._large[0] == key:
+            self._large = None
 
 
 class Cache:
@@ -156,7 +166,7 @@ class Cache:
 
     def __init__(self, bytes: int = limits.CACHE_BYTES, tier: SharedCache | None = None) -> None:
         entries = limits.CACHE_ENTRIES
-        self.states: Bounded[Kept] = Bounded(bytes // 2, entries)
+        self.states: Bounded[Kept] = Bounded(bytes // 2, entries, bytes * limits.CACHE_LARGE_FACTOR)
         self.talks: Bounded[Spoken] = Bounded(bytes // 4, entries)
         self.messages: Bounded[Heard] = Bounded(bytes // 4, entries)
         self.tier = tier

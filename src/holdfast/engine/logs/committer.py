@@ -93,7 +93,7 @@ class Committer:
         return self._commit_with_others(group)
 
     def commit_at_once(self, group: Group) -> Outcome | None:
-        """Write a group if neither the store nor other writers have to be waited for; else None, and nothing is done.
+        """Write a group if no wait for the store or for other writers is needed; else None, and nothing is done.
 
         It is called on event loops.
         """

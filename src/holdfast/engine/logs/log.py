@@ -32,7 +32,7 @@ from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.heads import KnownHead
 from holdfast.engine.system.entropy import random_hex
 from holdfast.failpoints import failpoint
-from holdfast.store.protocol import Placed
+from holdfast.store.protocol import Placed, place
 
 if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
@@ -138,12 +138,9 @@ class Log:
             if quick is not None:
                 drafts.append(quick)
                 continue
-            drafted, beside = codec.draft(replace(event, nonce=random_hex(8)) if salt else event, at_us, salt)
+            drafted, beside = self._drafted(event, at_us, salt)
             drafts.append(drafted)
-            if beside:
-                blobs += beside
-                for blob in beside:
-                    self._logs.keep(blob.hash, blob.data)
+            blobs += beside
             if summary is None or type(event) in SUMMARISED:
                 summary = summarise(summary, self.name, event, at_us)
         if before is not None and summary is not None:
@@ -151,6 +148,33 @@ class Log:
         snapshot = self._snapshot(at_us) if self._weight > self._snapshot_at else None
         changed = None if summary is before or self.name[0] == "@" else summary
         return Write(self.name, tuple(drafts), self.head, origin, changed, blobs, snapshot)
+
+    def begin(self, events: Sequence[Event]) -> tuple[Write, State]:
+        """Check the first events of a new task; return what writes them, and the state they make.
+
+        Each is folded once, as it will be read back: the next one is checked against that, and `accept` takes it over.
+        """
+        at_us, salt = self._logs.clock.now_us(), getattr(events[0], "salt", "")
+        state: State | None = None
+        drafts: list[Draft] = []
+        blobs: tuple[Blob, ...] = ()
+        for seq, event in enumerate(events, 1):
+            inside = state if type(event) in paths.NESTING else None
+            rules.check(state if inside is None else paths.opened(inside, event, self._logs.blob), event)
+            drafted, beside = self._drafted(event, at_us, salt)
+            assert drafted.event is not None
+            drafts.append(drafted)
+            blobs += beside
+            state = evolve(state, self.name, seq, at_us, drafted.event)
+        assert state is not None
+        return Write(self.name, tuple(drafts), self.head, Origin(), state.summary, blobs), state
+
+    def _drafted(self, event: Event, at_us: int, salt: str) -> tuple[Draft, tuple[Blob, ...]]:
+        """Return an event encoded, and the large values it refers to, which are kept in memory for a while."""
+        drafted, blobs = codec.draft(replace(event, nonce=random_hex(8)) if salt else event, at_us, salt)
+        for blob in blobs:
+            self._logs.keep(blob.hash, blob.data)
+        return drafted, blobs
 
     def _with_doubts(self, before: Summary, summary: Summary, drafts: Sequence[Draft]) -> Summary:
         """Name the calls in doubt, which an event alone does not tell: for that, these events are folded."""
@@ -162,26 +186,35 @@ class Log:
             state = evolve(state, self.name, seq, draft.at_us, draft.event)
         return summary if state.summary == before else state.summary
 
-    def accept(self, write: Write, placed: Placed) -> None:
-        """Take in what has been written."""
-        seq, state = placed.first - 1, self.folded
-        for draft in write.drafts:
-            seq += 1
-            assert draft.event is not None and draft.body is not None
-            state = evolve(state, self.name, seq, draft.at_us, draft.event)
-            if self.tail is not None:
-                self.tail.append(PlacedEvent(seq, draft.at_us, draft.event))
-            self._weight += len(draft.body)
-        self.folded, self.head = state, Head(seq, placed.digests[-1])
+    def accept(self, write: Write, placed: Placed, folded: State | None = None) -> None:
+        """Take in what has been written; `folded` is the state after it, if that is known."""
+        self._take(write, placed, folded)
         self.remember()
         tier = self._logs.cache.tier
         if tier is not None and write.summary is not None and write.summary.status == "pending":
             tier.wake(write.summary.queue)
         if write.snapshot is not None:
+            failpoint("snapshot.after")
+
+    def foresee(self, write: Write) -> None:
+        """Take in what is about to be written. If it is refused, this log is of no more use."""
+        self._take(write, place(self.head, write.drafts))
+
+    def _take(self, write: Write, placed: Placed, folded: State | None = None) -> None:
+        seq, state = placed.first - 1, folded or self.folded
+        for draft in write.drafts:
+            seq += 1
+            assert draft.event is not None and draft.body is not None
+            if folded is None:
+                state = evolve(state, self.name, seq, draft.at_us, draft.event)
+            if self.tail is not None:
+                self.tail.append(PlacedEvent(seq, draft.at_us, draft.event))
+            self._weight += len(draft.body)
+        self.folded, self.head = state, Head(seq, placed.digests[-1])
+        if write.snapshot is not None:
             self._weight -= self._weight_at_snapshot
             self._size = self._snapshot_at = self._next_snapshot_at
             self._sized_at = 0
-            failpoint("snapshot.after")
 
     def remember(self) -> None:
         """Keep in mind, for as long as the process lives, that the log has come so far."""

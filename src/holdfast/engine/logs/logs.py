@@ -33,6 +33,7 @@ from holdfast.core.names import begins_again, namespaced, thread_log, user_log
 from holdfast.engine.logs import loading
 from holdfast.engine.logs.cache import Cache, Ground
 from holdfast.engine.logs.committer import Committer
+from holdfast.engine.logs.foreseen import ForeseenLogs
 from holdfast.engine.logs.heads import Heads, KnownHead, RecordHeads
 from holdfast.engine.logs.log import Log, decoded
 from holdfast.engine.system.clock import Clock
@@ -103,6 +104,7 @@ class Logs:
         self.committer = Committer(store)
         self.on_lost = on_lost or RefuseLost()
         self.heads = Heads()
+        self.foreseen = ForeseenLogs(self.load, self.heads)
         self.record_heads = RecordHeads()
         self.users: OnUser | None = None
         """The model of users' state, if the program declares one."""
@@ -234,13 +236,13 @@ class Logs:
             for row in self.store.read_kind(segment.log, kind, after=segment.after, upto=segment.upto)
         ]
 
-    def create(self, name: str, events: Sequence[Event], also: tuple[Write, ...] = ()) -> Log:
+    def create(self, name: str, events: Sequence[Event]) -> Log:
         """Begin a log. Conflict if there is one of that name; or was, unless it is one that may begin again."""
         log = Log(self, name)
         stone = self.store.tombstone(name) if begins_again(name) else None
         if stone is not None:
             log.head = Head(stone.seq, stone.digest)
-        log.append(events, origin=Origin(None, log.head.seq), also=also)
+        log.append(events, origin=Origin(None, log.head.seq))
         return log
 
     def fork(self, parent: Log, name: str, events: Sequence[Event]) -> Log:

@@ -61,7 +61,7 @@ class LoopCommits:
         self._hop = delivery_to(self._loop)
 
     async def commit(self, group: Group) -> tuple[Placed, ...]:
-        """Write a group: here if nothing has to be waited for, else with whatever else is queued by then."""
+        """Write a group: here if no wait is needed, else with whatever else is queued by then."""
         outcome = self._committer.commit_at_once(group)
         if outcome is not None:
             return placed_of(outcome)

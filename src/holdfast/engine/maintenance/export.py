@@ -167,7 +167,7 @@ def read_export(lines: Iterable[bytes]) -> list[_Incoming]:
             case _:
                 raise _unreadable(number, "it stands before the log it belongs to, or is of another version")
     if not ended:
-        raise _unreadable(0, "the file ends before the export does")
+        raise InvalidValue("the export is not complete: its last line is missing, or lines are", hint=EXPORT_AGAIN)
     for one in incoming:
         _check_rows(one)
     return incoming
@@ -226,11 +226,13 @@ def _unhex(text: str) -> bytes:
 
 
 def _unreadable(number: int, why: str) -> InvalidValue:
-    where = f"line {number}" if number else "the end"
-    return InvalidValue(
-        f"{where} of the export cannot be read: {why}",
-        hint="give a file that `holdfast export` wrote, or export it again",
-    )
+    if number == 1:
+        return InvalidValue(f"it is not an export: {why}", hint="give a file that `holdfast export` wrote")
+    return InvalidValue(f"line {number} is not a line of an export: {why}", hint=EXPORT_AGAIN)
+
+
+EXPORT_AGAIN = "export the task again, from the store that has it: app.export(id, path)"
+"""What to do about a file that can't be imported."""
 
 
 def _event_line(row: Stored, erasure: Erasure | None, *, opaque: bool) -> _EventLine:

@@ -96,8 +96,7 @@ class TaskState(Generic[R_co]):
     @property
     def interrupted(self) -> bool:
         """Running, as far as the log knows, but its worker is dead, or silent for longer than its lease."""
-        holder = self._state.summary.holder
-        lease = self._state.summary.lease_seconds
+        holder, lease = self._state.summary.holder, self._state.summary.lease_seconds
         return self.status == "running" and holder is not None and not self._logs.store.alive(holder, lease)
 
     @property
@@ -197,6 +196,10 @@ class TaskState(Generic[R_co]):
         return self._state.summary.parent
 
     @property
+    def forked_at(self) -> int | None:
+        return self._state.forked_at if self._state.forked_from else None
+
+    @property
     def holder(self) -> str | None:
         return self._state.summary.holder
 
@@ -257,9 +260,8 @@ class TaskState(Generic[R_co]):
         from holdfast.engine.system.token_counter import installed
 
         state, blob, limit = self._state, self._logs.blob, {"max_bytes": max_bytes, "max_tokens": max_tokens}
-        return context_of(
-            state, step, lambda raw: codec.unpack(raw, blob), **limit, counter=counter or installed()
-        ).slice
+        found = context_of(state, step, lambda raw: codec.unpack(raw, blob), **limit, counter=counter or installed())
+        return found.slice
 
     @property
     def facts(self) -> Mapping[str, FactState]:

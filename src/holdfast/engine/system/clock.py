@@ -69,7 +69,7 @@ class HeldSleeps:
         return left_us
 
     def _drop(self, steady_us: int) -> None:
-        for until_us, end_us in list(self._ends.items()):
+        for until_us, end_us in self._ends.copy().items():
             if end_us <= steady_us:
                 self._ends.pop(until_us, None)
                 self._over = (max(until_us, self._over[0]), steady_us + _AFTERWARDS_US)

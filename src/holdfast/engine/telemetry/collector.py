@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -144,12 +144,13 @@ class Outbox:
         """Forget what was not sent: what comes now says the same and more."""
         self._items.clear()
 
-    def put(self, item: bytes) -> None:
-        """Add an encoded item."""
-        if len(self._items) >= limits.OTLP_KEPT:
-            self._items.popleft()
+    def put(self, items: Iterable[bytes]) -> None:
+        """Add encoded items."""
+        kept = self._items
+        kept.extend(items)
+        for _ in range(len(kept) - limits.OTLP_KEPT):
+            kept.popleft()
             self.dropped += 1
-        self._items.append(item)
 
     def send(self, is_over: Callable[[], bool], seconds: float | None = None) -> None:
         """Send what there is, unless the collector is being left alone after a failure. Takes `seconds` at the most."""
@@ -158,13 +159,19 @@ class Outbox:
             left = self._to.timeout if until is None else min(self._to.timeout, until - time.monotonic())
             if left <= 0:
                 return
-            count = min(len(self._items), limits.OTLP_BATCH)
-            batch = [self._items.popleft() for _ in range(count)]
-            self._under_way = count
+            batch = self._batch()
+            self._under_way = len(batch)
             is_delivered = self._delivered(batch, left)
             self._under_way = 0
             if not is_delivered:
                 return
+
+    def _batch(self) -> list[bytes]:
+        batch, items, size = list[bytes](), self._items, 0
+        while items and len(batch) < limits.OTLP_BATCH and size < limits.OTLP_BATCH_BYTES:
+            batch.append(items.popleft())
+            size += len(batch[-1])
+        return batch
 
     def give_up(self) -> None:
         """Count what was not sent as dropped."""

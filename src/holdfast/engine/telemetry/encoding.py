@@ -11,7 +11,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from holdfast.core.traces.span import Attributes, AttributeValue, SpanEvent, SpanLink, TraceSpan
+from holdfast.core.traces.span import (
+    Attributes,
+    AttributeValue,
+    Span,
+    SpanEvent,
+    SpanLink,
+    StepKind,
+    StepSpan,
+)
 from holdfast.engine.telemetry.instruments import Counter, Exemplar, Gauge, Histogram, Metric
 
 SCOPE = "holdfast"
@@ -96,8 +104,10 @@ def _attributes(number: int, given: Attributes) -> bytes:
 # Spans
 
 
-def encode_span(span: TraceSpan) -> bytes:
+def encode_span(span: Span) -> bytes:
     """One span, as it stands in a request."""
+    if type(span) is StepSpan:
+        return _encode_step(span)
     parts = [
         b"\x0a\x10" + span.trace_id + b"\x12\x08" + span.span_id,
         b"\x22\x08" + span.parent_id if span.parent_id else b"",
@@ -117,6 +127,67 @@ def encode_span(span: TraceSpan) -> bytes:
         told = _field(2, span.message.encode("utf-8", "replace")) if span.message else b""
         parts.append(_field(15, told + b"\x18\x02"))
     return _field(2, b"".join(parts))
+
+
+def _encode_step(span: StepSpan) -> bytes:
+    """A step: what its kind has in common is encoded already; its own values follow it."""
+    kind, key, seq = span.kind, span.key.encode("utf-8", "replace"), _varint(span.seq)
+    start_us, end_us = span.start_us, span.end_us
+    body = b"%b%b%b%b%b%b" % (
+        kind.encoded or _encode_kind(kind),
+        _STEP(
+            0x12,
+            8,
+            span.number,
+            0x39,
+            start_us * 1_000 if start_us > 0 else 0,
+            0x41,
+            end_us * 1_000 if end_us > 0 else 0,
+        ),
+        _SEQ[len(seq)],
+        seq,
+        _KEY[len(key)] if len(key) <= _SHORT else _before_key(len(key)),
+        key,
+    )
+    if span.idempotency_key:
+        own: Attributes = dict.fromkeys(("gen_ai.tool.call.id", "holdfast.idempotency_key"), span.idempotency_key)
+        body += _attributes(9, own)
+    return b"\x12" + _varint(len(body)) + body
+
+
+_STEP = struct.Struct("<BBQBQBQ").pack
+_SHORT = 96
+
+
+def _before_key(size: int) -> bytes:
+    """The attribute of a step's key, up to the key itself."""
+    name, value = _field(1, b"holdfast.step.key"), b"\x0a" + _varint(size)
+    told = name + b"\x12" + _varint(len(value) + size) + value
+    return b"\x4a" + _varint(len(told) + size) + told
+
+
+def _before_seq(size: int) -> bytes:
+    """The attribute of a seq that takes so many bytes, up to the seq itself."""
+    name = _field(1, b"holdfast.seq")
+    return b"\x4a" + _varint(len(name) + size + 3) + name + b"\x12" + _varint(size + 1) + b"\x18"
+
+
+_KEY = [_before_key(size) for size in range(_SHORT + 1)]
+_SEQ = [_before_seq(size) for size in range(11)]
+
+
+def _encode_kind(kind: StepKind) -> bytes:
+    """What all steps of a kind have in common. The order of fields in a message is free."""
+    kind.encoded = b"".join(
+        (
+            b"\x0a\x10" + kind.trace_id,
+            b"\x22\x08" + kind.parent_id if kind.parent_id else b"",
+            _name(5, kind.name),
+            b"\x30\x01\x7a\x02\x18\x01",
+            _attributes(9, kind.attributes),
+        )
+    )
+    return kind.encoded
 
 
 def _time(at_us: int) -> bytes:
@@ -151,7 +222,7 @@ def encode_metric(metric: Metric, start_us: int, at_us: int) -> bytes:
         return _field(2, told + _field(9, points + _CUMULATIVE))
     points = b"".join(
         _field(1, _number(dict(labels), value, start_us if isinstance(metric, Counter) else 0, at_us))
-        for labels, value in list(metric.points.items())
+        for labels, value in metric.points.copy().items()
     )
     if isinstance(metric, Gauge):
         return _field(2, told + _field(5, points))

@@ -33,12 +33,12 @@ def exposition(metrics: Iterable[Metric], *, openmetrics: bool = False) -> str:
         if isinstance(metric, Histogram):
             lines += _histogram(metric, name, openmetrics=openmetrics)
         else:
-            lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in list(metric.points.items())]
+            lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in metric.points.copy().items()]
     return "\n".join([*lines, "# EOF" if openmetrics else "", ""] if openmetrics else [*lines, ""])
 
 
 def _histogram(metric: Histogram, name: str, *, openmetrics: bool) -> Iterator[str]:
-    for labels, point in list(metric.points.items()):
+    for labels, point in metric.points.copy().items():
         count = 0
         for bucket, bound in enumerate((*metric.bounds, None)):
             count += point.buckets[bucket]

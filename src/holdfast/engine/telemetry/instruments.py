@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+
+from holdfast.core.traces.span import Span
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -82,19 +84,33 @@ class Histogram(Instrument):
         self.bounds = bounds
         self.points: dict[Labels, HistogramPoint] = {}
 
-    def record(self, value: float, exemplar: Exemplar | None = None, **labels: str) -> None:
-        """Take a value under some labels."""
+    def point(self, **labels: str) -> HistogramPoint:
+        """Return what was measured under some labels; it stays the same one."""
         place = _placed(self.points, labels)
-        point = self.points.get(place)
-        if point is None:
+        found = self.points.get(place)
+        if found is None:
             size = len(self.bounds) + 1
-            point = self.points[place] = HistogramPoint([0] * size, [None] * size)
+            found = self.points[place] = HistogramPoint([0] * size, [None] * size)
+        return found
+
+    def take(self, point: HistogramPoint, value: float, span: Span) -> None:
+        """Take a value and the span that it is of. An exemplar stays for a second, however many come meanwhile."""
         bucket = bisect_left(self.bounds, value)
         point.buckets[bucket] += 1
         point.count += 1
         point.sum += value
-        if exemplar is not None:
-            point.exemplars[bucket] = exemplar
+        seen = point.exemplars[bucket]
+        if seen is None or span.end_us - seen.at_us >= 1_000_000:
+            point.exemplars[bucket] = Exemplar(value, span.end_us, span.trace_id, span.span_id)
+
+    def record_all(self, values: Sequence[float]) -> None:
+        """Take values that have no labels."""
+        bounds, point = self.bounds, self.point()
+        buckets = point.buckets
+        for value in values:
+            buckets[bisect_left(bounds, value)] += 1
+        point.count += len(values)
+        point.sum += sum(values)
 
 
 Metric = Counter | Gauge | Histogram

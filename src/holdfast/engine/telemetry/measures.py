@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import cast
 
 from holdfast.core import events as ev
 from holdfast.core.traces import attributes as at
-from holdfast.core.traces.span import TraceSpan
+from holdfast.core.traces.span import Span, StepSpan
 from holdfast.engine.logs.committer import PlacedEvent
-from holdfast.engine.telemetry.instruments import SHORT_SECONDS, Counter, Exemplar, Histogram, Metric
+from holdfast.engine.telemetry.instruments import SHORT_SECONDS, Counter, Histogram, HistogramPoint, Metric
 
 MAX_COMMITS = 100_000
 """How many commits are kept until they are counted."""
@@ -36,41 +37,52 @@ class Measures:
         """Every instrument."""
         return [one for one in vars(self).values() if isinstance(one, Counter | Histogram)]
 
-    def take(self, events: Sequence[PlacedEvent], spans: Sequence[TraceSpan]) -> None:
+    def take(self, events: Sequence[PlacedEvent], spans: Sequence[Span]) -> None:
         """Count what this process wrote, and the spans that ended with it."""
         for one in events:
             event = one.event
-            match event:
-                case ev.TaskClaimed():
-                    self.claims.add(taken=event.taken or "no")
-                case ev.AttemptFailed():
-                    self.retries.add(step=event.tool or event.name)
-                case ev.TaskCompleted() | ev.TaskFailed() | ev.TaskCancelled():
-                    self.ends.add(status=_STATUS[type(event)])
-                case ev.StepCompleted() if event.usage is None:
-                    continue
-                case _:
-                    pass
-            if isinstance(event, _SPENDING) and event.usage is not None:
-                self._spend(event.usage)
+            kind = type(event)
+            if kind is ev.StepCompleted:
+                if cast("ev.StepCompleted", event).usage is not None:
+                    self._spend(event)
+            elif kind in _COUNTED:
+                self._count(event)
         for span in spans:
-            self._measure(span)
+            if type(span) is StepSpan:
+                series = cast("HistogramPoint | None", span.kind.series) or self._series(span)
+                self.steps.take(series, (span.end_us - span.start_us) / 1_000_000, span)
+            else:
+                self._measure(span)
 
-    def _measure(self, span: TraceSpan) -> None:
-        kind = span.attributes.get(at.KIND)
+    def _count(self, event: ev.Event) -> None:
+        match event:
+            case ev.TaskClaimed():
+                self.claims.add(taken=event.taken or "no")
+            case ev.AttemptFailed():
+                self.retries.add(step=event.tool or event.name)
+            case ev.TaskCompleted() | ev.TaskFailed() | ev.TaskCancelled():
+                self.ends.add(status=_STATUS[type(event)])
+            case _:
+                pass
+        self._spend(event)
+
+    def _series(self, span: StepSpan) -> HistogramPoint:
+        """Find under which labels a step is measured, once for all that are like it."""
+        found = span.kind.series = self.steps.point(**_labels(span))
+        return found
+
+    def _measure(self, span: Span) -> None:
         if span.name.startswith("holdfast.in_doubt"):
             return
         if span.attributes.get(at.IN_DOUBT):
             self.doubts.add()
-        step, _, rest = span.name.partition(" ")
-        if step not in ("holdfast.step", "execute_tool", "chat"):
-            return
-        seconds = (span.end_us - span.start_us) / 1_000_000
-        seen = Exemplar(seconds, span.end_us, span.trace_id, span.span_id)
-        outcome = str(span.attributes[at.OUTCOME])
-        self.steps.record(seconds, seen, step=rest or step, kind=str(kind).lower(), outcome=outcome)
+        if span.name.partition(" ")[0] in ("holdfast.step", "execute_tool", "chat"):
+            self.steps.take(self.steps.point(**_labels(span)), (span.end_us - span.start_us) / 1_000_000, span)
 
-    def _spend(self, usage: ev.Usage) -> None:
+    def _spend(self, event: ev.Event) -> None:
+        usage = event.usage if isinstance(event, _SPENDING) else None
+        if usage is None:
+            return
         model = usage.model or "unknown"
         if usage.input_tokens:
             self.tokens.add(usage.input_tokens, type="input", model=model)
@@ -81,9 +93,19 @@ class Measures:
 
     def count_commits(self) -> None:
         """Put what was committed since into the histogram."""
-        while self.committed:
-            self.commits.record(self.committed.popleft())
+        taken = self.committed
+        if taken:
+            self.commits.record_all([taken.popleft() for _ in range(len(taken))])
+
+
+def _labels(span: Span) -> dict[str, str]:
+    step, _, name = span.name.partition(" ")
+    told = span.attributes
+    return {"step": name or step, "kind": str(told.get(at.KIND)).lower(), "outcome": str(told[at.OUTCOME])}
 
 
 _SPENDING = (ev.StepCompleted, ev.StepFailed, ev.AttemptFailed, ev.StepDoubted)
 _STATUS = {ev.TaskCompleted: "completed", ev.TaskFailed: "failed", ev.TaskCancelled: "cancelled"}
+
+_COUNTED = frozenset((*_SPENDING, *_STATUS, ev.TaskClaimed))
+"""Events that are counted; of the others only the spans are measured."""

@@ -12,12 +12,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError, InvalidValue
 from holdfast.core.names import NAMESPACE_END
-from holdfast.core.traces.span import TraceSpan
+from holdfast.core.traces.span import Span
 from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.telemetry import encoding
@@ -77,7 +78,7 @@ class Telemetry:
             self._seen.append((log, events))
             if kept == limits.TELEMETRY_WAKE:
                 self._wake.set()
-        elif log.rpartition(NAMESPACE_END)[2][0] != "@":
+        elif _is_task(log):
             self._missed[log] = None
 
     # The thread
@@ -98,9 +99,7 @@ class Telemetry:
         """Fold, measure and log what was written since."""
         waiters = [self._waiters.popleft() for _ in range(len(self._waiters))]
         while self._seen:
-            log, events = self._seen.popleft()
-            if log.rpartition(NAMESPACE_END)[2][0] != "@":
-                self._take_events(log, events)
+            self._take_seen([self._seen.popleft() for _ in range(min(len(self._seen), limits.TELEMETRY_WAKE))])
         while self._missed:
             log = next(iter(self._missed))
             self._give(self._tracer.catch_up(log), ())
@@ -110,21 +109,28 @@ class Telemetry:
         for one in waiters:
             one.set()
 
-    def _take_events(self, log: str, events: Sequence[PlacedEvent]) -> None:
-        try:
-            spans = self._tracer.take(log, events)
-        except HoldfastError:
-            self._missed[log] = None
-            raise
-        self._give(spans, events)
-        if self._lines is not None:
-            tenant, _, task = log.rpartition(NAMESPACE_END)
-            self._lines.take(tenant or self._logs.namespace, task, events, self._tracer.trace_id(log))
+    def _take_seen(self, seen: Sequence[tuple[str, Sequence[PlacedEvent]]]) -> None:
+        """Take what was written, a log's events together. If the store can't be read, only what needs it waits."""
+        trouble: HoldfastError | None = None
+        for log, events in _runs(seen):
+            try:
+                self._give(self._tracer.take(log, events), events)
+            except HoldfastError as error:
+                self._missed[log], trouble = None, error
+        for log, events in seen if self._lines is not None else ():
+            if _is_task(log):
+                self._log(log, events)
+        if trouble is not None:
+            raise trouble
 
-    def _give(self, spans: Sequence[TraceSpan], events: Sequence[PlacedEvent]) -> None:
+    def _log(self, log: str, events: Sequence[PlacedEvent]) -> None:
+        assert self._lines is not None
+        tenant, _, task = log.rpartition(NAMESPACE_END)
+        self._lines.take(tenant or self._logs.namespace, task, events, self._tracer.trace_id(log))
+
+    def _give(self, spans: Sequence[Span], events: Sequence[PlacedEvent]) -> None:
         if self._spans is not None:
-            for span in spans:
-                self._spans.put(encoding.encode_span(span))
+            self._spans.put(map(encoding.encode_span, spans))
         if self.measures is not None:
             self.measures.take(events, spans)
 
@@ -138,7 +144,7 @@ class Telemetry:
             self._due = time.monotonic() + self._every
             self._metrics.clear()
             for metric in [*self.metrics(), *self.gauges.read()]:
-                self._metrics.put(encoding.encode_metric(metric, self._began_us, self._logs.clock.now_us()))
+                self._metrics.put((encoding.encode_metric(metric, self._began_us, self._logs.clock.now_us()),))
             self._metrics.send(_never if seconds is not None else self._is_closing, seconds)
         box = next((one for one in (self._spans, self._metrics) if one is not None and one.trouble), None)
         if box is not None:
@@ -188,6 +194,26 @@ class Telemetry:
         logging.getLogger("holdfast").warning(
             "%d spans were not exported: %s; send them with: holdfast traces export", lost, why
         )
+
+
+def _runs(seen: Iterable[tuple[str, Sequence[PlacedEvent]]]) -> list[tuple[str, list[PlacedEvent]]]:
+    """Put together what follows on each other in the log of a task, whatever others wrote in between."""
+    runs: list[tuple[str, list[PlacedEvent]]] = []
+    open: dict[str, list[PlacedEvent]] = {}
+    for log, events in seen:
+        run = open.get(log)
+        if run is not None and run[-1].seq + 1 == events[0].seq:
+            run += events
+        elif run is not None or _is_task(log):
+            run = open[log] = [*events]
+            runs.append((log, run))
+    return runs
+
+
+@lru_cache(4_096)
+def _is_task(log: str) -> bool:
+    """True of a task's log; threads, users and others begin with @."""
+    return log.rpartition(NAMESPACE_END)[2][0] != "@"
 
 
 def _never() -> bool:

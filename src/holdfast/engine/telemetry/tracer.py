@@ -14,7 +14,7 @@ from holdfast.core.errors import TaskCollected, TaskNotFound
 from holdfast.core.names import NAMESPACE_END
 from holdfast.core.traces.attributes import Reader
 from holdfast.core.traces.fold import TraceFold
-from holdfast.core.traces.span import TraceSpan
+from holdfast.core.traces.span import Span
 from holdfast.engine.logs.committer import PlacedEvent
 from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
@@ -44,7 +44,7 @@ class Traced:
     def __init__(self, fold: TraceFold) -> None:
         self.fold = fold
         self.is_ours = False
-        self.waiting: list[TraceSpan] = []
+        self.waiting: list[Span] = []
 
 
 class Tracer:
@@ -60,20 +60,19 @@ class Tracer:
         found = self._known.get(log)
         return b"" if found is None else found.fold.ids.trace_id
 
-    def take(self, log: str, events: Sequence[PlacedEvent]) -> list[TraceSpan]:
+    def take(self, log: str, events: Sequence[PlacedEvent]) -> list[Span]:
         """Take events that this process has written; return the spans that are its to give out."""
         try:
             task = self._task(log)
-            spans: list[TraceSpan] = []
             if events[0].seq > task.fold.seq + 1:
                 missed = placed_events(self._logs, log, task.fold.seq, events[0].seq - 1)
-                spans += self._folded(task, missed, ours=False)
-            return spans + self._folded(task, events, ours=True)
+                return self._folded(task, missed, ours=False) + self._folded(task, events, ours=True)
+            return self._folded(task, events, ours=True)
         except (TaskNotFound, TaskCollected):
             self._known.pop(log, None)
             return []  # it was removed meanwhile
 
-    def catch_up(self, log: str) -> list[TraceSpan]:
+    def catch_up(self, log: str) -> list[Span]:
         """Read everything that is new in a log."""
         try:
             task = self._task(log)
@@ -92,13 +91,14 @@ class Tracer:
             self._known.move_to_end(log)
         return found
 
-    def _folded(self, task: Traced, events: Iterable[PlacedEvent], *, ours: bool) -> list[TraceSpan]:
-        fold, found = task.fold, list[TraceSpan]()
+    def _folded(self, task: Traced, events: Iterable[PlacedEvent], *, ours: bool) -> list[Span]:
+        fold = task.fold
+        found: list[Span] = []
         for one in events:
             if one.seq <= fold.seq:
                 continue
             event = one.event
-            if isinstance(event, ev.TaskClaimed):
+            if type(event) is ev.TaskClaimed:
                 spans = fold.add(one.seq, one.at_us, event)
                 task.is_ours = event.holder == self._holder
                 found += [*task.waiting, *spans] if task.is_ours else ()

@@ -6,6 +6,7 @@ tasks does not keep another's waiting. What one does not use, others get.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -77,10 +78,23 @@ class Claiming:
         self.left_ours = False
         """True if the last round found a task that can be resumed, but this process is not yet done with it."""
 
-    def look(self, now_us: int) -> bool:
-        """Return whether to look for tasks although nothing was heard: a worker is lost, or a time has come."""
+    @property
+    def kind(self) -> str:
+        """The same for all workers that can take the same tasks."""
+        said = repr((sorted(queue.name for queue in self._queues), sorted(self._served), self._namespaces))
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+    def look(self, now_us: int, quiet_seconds: float, others_us: list[int]) -> bool:
+        """Return whether to look for tasks although nothing was heard: a worker is lost, or a time has come.
+
+        A look is put off if another worker has just looked, and found that nothing is due for a while.
+        """
         self._look_for_lost()
-        return bool(self._lost) or now_us >= self._next_us
+        if self._lost:
+            return True
+        if now_us >= self._next_us and quiet_seconds and not self.left_ours:
+            self._next_us = min((now_us + int(quiet_seconds * 1_000_000), *others_us))
+        return now_us >= self._next_us
 
     def plan_next(self, now_us: int, others_us: list[int]) -> None:
         """Decide when to ask again at the latest: when the next task is due, or something else, or after a while."""
@@ -112,6 +126,15 @@ class Claiming:
                 yield claimed
             if len(order) < 2:
                 return
+
+    @property
+    def saw_all(self) -> bool:
+        """True if the last round looked at every tenant there is."""
+        return not self._is_stale
+
+    def idle_seconds(self, now_us: int) -> float:
+        """Return how long until it looks again by itself."""
+        return (self._next_us - now_us) / 1_000_000
 
     def rest_seconds(self, now_us: int) -> float:
         """Return the longest wait until something is due, if nothing is heard."""

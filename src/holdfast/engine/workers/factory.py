@@ -36,7 +36,7 @@ def worker(
     plan = Plan(
         agents=known,
         queues=tuple(known_queues.named(queues)),
-        namespaces=_tenants(namespace, namespaces),
+        namespaces=tenants(namespace, namespaces),
         concurrency=concurrency,
         schedules=tuple(schedules),
         max_deaths=max_deaths,
@@ -47,10 +47,7 @@ def worker(
         _check(schedule, dispatcher, known, known_queues)
 
     def dispatchers(tenant: str) -> Dispatcher:
-        if tenant == namespace:
-            return dispatcher
-        found = dispatcher.tenants.get(tenant)
-        return found or dispatcher.tenants.setdefault(tenant, _of_tenant(dispatcher, tenant))
+        return dispatcher_of(dispatcher, namespace, tenant)
 
     def start(schedule: Schedule, id: str) -> bool:
         log = names.task_log(id)
@@ -75,6 +72,13 @@ def _check(schedule: Schedule, dispatcher: Dispatcher, known: Sequence[Agent], q
     dispatcher.first_events(schedule.name, schedule.agent, schedule.input, schedule.options)
 
 
+def dispatcher_of(own: Dispatcher, namespace: str, tenant: str) -> Dispatcher:
+    """Return the dispatcher of a tenant; `own` is that of `namespace`."""
+    if tenant == namespace:
+        return own
+    return own.tenants.get(tenant) or own.tenants.setdefault(tenant, _of_tenant(own, tenant))
+
+
 def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
     logs = dispatcher.logs
     own = Logs(Tenant(logs.store, namespace), logs.clock, on_lost=logs.on_lost)
@@ -84,7 +88,8 @@ def _of_tenant(dispatcher: Dispatcher, namespace: str) -> Dispatcher:
     return Dispatcher(own, dispatcher.prices)
 
 
-def _tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:
+def tenants(own: str, wanted: Sequence[str] | Literal["*"] | None) -> tuple[str, ...] | None:
+    """Return the tenants to work for: its own, those named, or all (None)."""
     if wanted is None:
         return (own,)
     if own:

@@ -1,12 +1,20 @@
-"""The health of a worker: its counters, served on this machine."""
+"""The health of a worker: whether it works, for probes; its counters, for this machine alone.
+
+`/livez`: whether a restart would help. `/readyz`: whether it takes tasks. `/healthz` and `/metrics`: everything, with
+names of queues and texts of errors. An address that other machines reach serves the first two only.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from holdfast.core import codec
 from holdfast.core.errors import HoldfastError, StoreUnreachable
@@ -22,6 +30,10 @@ if TYPE_CHECKING:
 SLOW_SECONDS = 5.0
 """How long one waits for the rest of a request."""
 
+_READY = ("ok",)
+_LIVE = ("ok", "starting", "stopping", "no store")
+"""A restart helps a worker whose threads hang. It brings no store back, and would cut off what is being finished."""
+
 MOST_ASKING = 32
 """How many are answered at a time."""
 
@@ -31,7 +43,8 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, family: socket.AddressFamily, address: Any, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = family
         super().__init__(address, handler)
         self._places = threading.BoundedSemaphore(MOST_ASKING)
 
@@ -52,15 +65,43 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-HOST = "127.0.0.1"
-"""Health is served to this machine alone."""
+class HealthAddress(Struct, frozen=True):
+    """Where health is served. 127.0.0.1: to this machine alone."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+    def at(self, port: int) -> HealthAddress:
+        """Return the same host with another port."""
+        return HealthAddress(self.host, port)
+
+    @property
+    def url(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def is_public(self) -> bool:
+        """True if other machines may reach it. A name counts as one that they can, except localhost."""
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    def resolved(self) -> tuple[socket.AddressFamily, Any]:
+        """Return the address to listen on; raises OSError if the host has none."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return found[0][0], found[0][4]
 
 
 class Health:
-    """`/healthz` and `/metrics` of a worker, on 127.0.0.1."""
+    """What a worker tells about itself over HTTP."""
 
     def __init__(
-        self, worker: Worker, gauges: StoreGauges, port: int = 0, measured: Callable[[], Sequence[Metric]] = tuple
+        self,
+        worker: Worker,
+        gauges: StoreGauges,
+        address: HealthAddress = HealthAddress(),  # noqa: B008 — frozen
+        measured: Callable[[], Sequence[Metric]] = tuple,
     ) -> None:
         """`gauges` ask the store, at most so often; `measured` is what the app has measured of its steps."""
         health = self
@@ -83,12 +124,21 @@ class Health:
 
         self._worker = worker
         self._gauges, self._measured = gauges, measured
-        self._server = _Server((HOST, port), Handler)
+        family, where = address.resolved()
+        self.is_public = address.is_public
+        self._server = _Server(family, where, Handler)
         self.port: int = self._server.server_address[1]
+        self.url = address.at(self.port).url
         threading.Thread(target=self._server.serve_forever, name="holdfast-health", daemon=True).start()
 
     def answer(self, path: str, accept: str = "") -> tuple[int, str, bytes]:
         """Answer a request: status, content type, body. Prometheus accepts OpenMetrics if it wants exemplars."""
+        if path in ("/livez", "/readyz"):
+            status = self._status()
+            fine = _LIVE if path == "/livez" else _READY
+            return 200 if status in fine else 503, "application/json", codec.dump({"status": status})
+        if self.is_public:
+            return 404, "text/plain; charset=utf-8", b"/livez or /readyz\n"
         if path == "/healthz":
             try:
                 self._refuse_without_store()
@@ -105,7 +155,17 @@ class Health:
             is_open = "application/openmetrics-text" in accept
             text = exposition.exposition(self._metrics(), openmetrics=is_open)
             return 200, exposition.OPENMETRICS if is_open else exposition.TEXT, text.encode()
-        return 404, "text/plain; charset=utf-8", b"/healthz or /metrics\n"
+        return 404, "text/plain; charset=utf-8", b"/livez, /readyz, /healthz or /metrics\n"
+
+    def _status(self) -> str:
+        """Return one word of ours. It has no text of the store or of a task, because anyone may ask."""
+        if self._worker.stopping:
+            return "stopping"
+        if self._worker.clogged:
+            return "clogged"
+        if self._worker.trouble:
+            return "no store"
+        return "ok" if self._worker.is_ready else "starting"
 
     def _refuse_without_store(self) -> None:
         """Answer at once while the worker can't reach its store."""

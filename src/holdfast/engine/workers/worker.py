@@ -176,6 +176,11 @@ class Worker:
         """True if it was asked to stop."""
         return self._stopping
 
+    @property
+    def is_ready(self) -> bool:
+        """True while it takes tasks: it has asked its store once, and nothing keeps it from asking again."""
+        return self._has_woken and not (self._stopping or self.trouble or self.clogged)
+
     def run(self) -> None:
         """Work until `stop`, SIGTERM or Ctrl-C; every task then stops after its step, and is released.
 
@@ -193,7 +198,7 @@ class Worker:
         """
         self._refuse_signals(signals)
         self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
-        self._ears = self._home.logs.store.queues.listen()
+        self._ears = self._home.logs.store.queues.listen(self._claiming.kind)
         with (
             _among_others(self),
             self._signals() if signals else contextlib.nullcontext(),
@@ -249,7 +254,7 @@ class Worker:
     def _woken_by_others(self) -> Generator[None, None, None]:
         """Hear what other servers tell through the tier they share, if there is one."""
         tier, ears = self._home.logs.cache.tier, self._ears
-        stop = None if tier is None or ears is None else tier.on_wake(lambda queue: ears.wake())
+        stop = None if tier is None or ears is None else tier.on_wake(lambda queue: ears.hear())
         try:
             yield
         finally:
@@ -344,7 +349,7 @@ class Worker:
 
     def _ask(self, heard: bool) -> float:
         """Start what a schedule says, take what there is room for; gives how long one may rest if nothing is heard."""
-        assert self._loop is not None
+        assert self._loop is not None and self._ears is not None
         now_us = self._home.logs.clock.now_us()
         if not self._stopping:
             self._begin_scheduled(now_us)
@@ -352,7 +357,8 @@ class Worker:
         if self._look_at_abandoned() or self._stopping or free <= 0 or _has_suspect():
             self._more = True
             return IDLE_SECONDS
-        if not (heard or self.trouble) and not self._claiming.look(now_us):
+        schedules_us = [one.next_us(now_us) for one in self.plan.schedules]
+        if not (heard or self.trouble) and not self._claiming.look(now_us, self._ears.quiet_seconds(), schedules_us):
             return self._claiming.rest_seconds(now_us)
         with self._to_claim() as may_claim:
             for some in self._claiming.round(free, now_us) if may_claim else ():
@@ -362,7 +368,9 @@ class Worker:
                     break
         self._more = free <= 0 or not may_claim or self._claiming.left_ours
         self._well()
-        self._claiming.plan_next(now_us, [one.next_us(now_us) for one in self.plan.schedules])
+        self._claiming.plan_next(now_us, schedules_us)
+        if not self._more and self._claiming.saw_all:
+            self._ears.nothing_left(self._claiming.idle_seconds(now_us))
         return self._claiming.rest_seconds(now_us)
 
     @contextlib.contextmanager

@@ -24,7 +24,7 @@ from holdfast.store.queues import (
 )
 
 
-class MemoryWakeListener:
+class MemoryWakeListener(queues.LoneWakeListener):
     """Woken by the write of a ready task."""
 
     def __init__(self, forget: Callable[[MemoryWakeListener], None]) -> None:
@@ -149,7 +149,7 @@ class MemoryQueues:
     def announced(self) -> list[ServedRow]:
         return [ServedRow(holder, serves, 0) for holder, serves in self._serves.items() if serves]
 
-    def listen(self) -> MemoryWakeListener:
+    def listen(self, kind: str = "") -> MemoryWakeListener:
         ears = MemoryWakeListener(self._forget)
         self._ears.append(ears)
         return ears

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeVar
+from typing import Any, ClassVar, LiteralString, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -43,6 +43,61 @@ Question = tuple[LiteralString, Parameters | None]
 Connected = TypeVar("Connected")
 
 
+class IdleLinks:
+    """Connections of this process that nobody uses now. Apps with the same address share them."""
+
+    _shared: ClassVar[dict[tuple[int, ServerAddress, Durability], IdleLinks]] = {}
+    _sharing = threading.Lock()
+
+    def __init__(self, key: tuple[int, ServerAddress, Durability]) -> None:
+        self._key = key
+        self._users = 0
+        self._lock = threading.Lock()
+        self._links: list[Link] = []
+        self.statements = StatementRunner()
+        """Those that were prepared on them."""
+
+    @classmethod
+    def of(cls, address: ServerAddress, durability: Durability) -> IdleLinks:
+        """Return those of an address, for one app more. A forked child has its own."""
+        key = (os.getpid(), address, durability)
+        with cls._sharing:
+            found = cls._shared.setdefault(key, cls(key))
+            found._users += 1
+            return found
+
+    def leave(self) -> None:
+        """Be used by one app less; the last one closes them all."""
+        with self._sharing:
+            self._users -= 1
+            if self._users:
+                return
+            self._shared.pop(self._key, None)
+        self.close()
+
+    @property
+    def is_used(self) -> bool:
+        """True if an app has them."""
+        return self._users > 0
+
+    def take(self) -> Link | None:
+        """Return the one that was used last, or None."""
+        with self._lock:
+            return self._links.pop() if self._links else None
+
+    def keep(self, link: Link) -> None:
+        """Take one back."""
+        with self._lock:
+            self._links.append(link)
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            links, self._links = self._links, []
+        for link in links:
+            link.close()
+
+
 class Connections:
     """A small pool, and the connection that proves this process alive.
 
@@ -53,7 +108,6 @@ class Connections:
         self.address = address
         self.durability: Durability = durability
         self.texts = q.QueryTexts(address.schema)
-        self._quick = StatementRunner()
         self._append_event = Insert("holdfast_append", self.texts[q.APPEND_EVENT], _EVENT)
         self._pid = os.getpid()
         self._presence: ServerPresence | None = None
@@ -62,7 +116,7 @@ class Connections:
         self._inside: set[int] = set()
         self._local = settings(address, durability, local=True)
         self._free = threading.BoundedSemaphore(address.connections)
-        self._idle: list[Link] = []
+        self._idle = IdleLinks.of(address, durability)
         self._is_closed = False
 
     @contextmanager
@@ -79,16 +133,12 @@ class Connections:
             )
         link: Link | None = None
         try:
-            link = self._idle_link() or self._new_link()
+            link = self._idle.take() or self._new_link()
             yield link
         finally:
             if link is not None:
                 self._give_back(link)
             self._free.release()
-
-    def _idle_link(self) -> Link | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def _new_link(self) -> Link:
         """Connect, and set what holds for all we do."""
@@ -114,11 +164,12 @@ class Connections:
         """Keep a connection that is as it should be; close any other."""
         self.undo(link)
         usable = not link.closed and link.pgconn.transaction_status == TransactionStatus.IDLE
-        with self._lock:
-            if usable and not self._is_closed:
-                self._idle.append(link)
-                return
-        link.close()
+        if usable and not self._is_closed:
+            self._idle.keep(link)
+            if self._is_closed and not self._idle.is_used:  # closed meanwhile: nobody else would close it
+                self._idle.close()
+        else:
+            link.close()
 
     @contextmanager
     def writing(self) -> Generator[Link, None, None]:
@@ -161,13 +212,13 @@ class Connections:
     ) -> Result:
         """Run one of our queries, prepared where the connection stays ours."""
         if prepare and not self.address.pooled:
-            return self._quick.run(link, self.texts[text], bindings)
+            return self._idle.statements.run(link, self.texts[text], bindings)
         return _fetched(link.execute(self.texts[text], bindings, prepare=None, binary=True))
 
     def together(self, link: Link, *statements: Question) -> list[Result]:
         """Run queries one after the other, in one round trip. Behind a pooler, settings go with a transaction."""
         if not self.address.pooled:
-            return self._quick.together(link, [(self.texts[text], bindings) for text, bindings in statements])
+            return self._idle.statements.together(link, [(self.texts[text], bindings) for text, bindings in statements])
         cursors: list[psycopg.Cursor[tuple[Any, ...]]] = []
         with link.pipeline():
             for text, bindings in statements:
@@ -237,21 +288,23 @@ class Connections:
             except psycopg.Error:
                 link.close()
 
+    def end(self, link: Link) -> None:
+        """Commit what is open, if it wrote nothing: a server that counts rollbacks has no trouble to report."""
+        if link.pgconn.transaction_status == TransactionStatus.INTRANS:
+            self.run(link, q.COMMIT)
+
     def tidy(self, link: Link) -> None:
         """Take away what user code may have left on a connection."""
         self.undo(link)
         if not self.address.pooled and not link.closed:
             try:
-                link.execute(q.TIDY)
+                link.execute(q.TIDY_WITHOUT_LOCKS if self.address.by_lease else q.TIDY)
             except psycopg.Error:
                 link.close()
 
     def lost(self) -> None:
         """A connection broke: likely the idle ones did too. Be alive under the old name again."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for link in idle:
-            link.close()
+        self._idle.close()
         if self._presence is not None:
             self._presence.renew()
 
@@ -294,10 +347,9 @@ class Connections:
             return
         self.refuse_inside()
         with self._lock:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for link in idle:
-            link.close()
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            self._idle.leave()
 
     def depart(self) -> None:
         """End the sign of life of this process."""

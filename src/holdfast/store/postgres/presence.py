@@ -6,6 +6,8 @@ thread blocks on the socket of that session. When the session ends, it takes the
 name. Others presume nothing before the lock was missing for a while (`liveness`). Until it is back, nothing that can't
 be repeated is begun (`await_held`).
 
+The same session listens for workers of this process: they need no connection of their own for that (`hearing`).
+
 A lock says nothing of a process that is frozen or cut off. So the same thread lets the process be heard of several
 times within its lease, by the server's clock. With `presence=lease` that is all there is: no lock is taken.
 """
@@ -22,11 +24,13 @@ import weakref
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from holdfast.core import limits
-from holdfast.core.errors import StoreError, StoreUnreachable
+from holdfast.core.errors import StoreError, StoreReadOnly, StoreUnreachable
 from holdfast.store import processes
 from holdfast.store.postgres import queries as q
+from holdfast.store.postgres.hearing import PostgresWakeListener, channels
 from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, is_lost, keep_idle, translated
 
 LOCK_PREFIX, LEASE_PREFIX = "pg-", "lease-"
@@ -57,6 +61,10 @@ class ServerPresence:
         """Whether the present session has the lock. If not, an older one of ours has it, of which the server still
         believes that it lives."""
         self._began = time.monotonic()
+        self._beat_at = 0.0
+        self._listeners: tuple[PostgresWakeListener, ...] = ()
+        self._listens = False
+        self._workers: tuple[str, ...] = ()
         self._failing_since: float | None = None
         self._is_told = False
         self._link: Link | None = self._connected()
@@ -93,6 +101,24 @@ class ServerPresence:
     def lasted_seconds(self) -> float:
         """The age of the present session."""
         return time.monotonic() - self._began
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of all that serve as workers, as of the last beat."""
+        return self._workers
+
+    def listen(self, listener: PostgresWakeListener) -> None:
+        """Pass on what the session hears of tasks that become ready."""
+        with self._news:
+            self._listeners += (listener,)
+        self.renew()  # if the server is away, its return is heard
+
+    def unlisten(self, listener: PostgresWakeListener) -> None:
+        """Pass nothing on to it any more."""
+        with self._news:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._asked += 1
+            self._wake()
 
     def facts(self) -> dict[str, Any]:
         """Return this process's row as others see it."""
@@ -162,7 +188,8 @@ class ServerPresence:
             # Silence that lasts half the lease is worth a new connection, however long statements may take elsewhere.
             link.patience = min(self._address.patience, max(1.0, self._address.lease_seconds / 2))
             keep_idle(link)
-            self._began, self._locked = time.monotonic(), False
+            link.add_notify_handler(lambda said: self._pass_on(said.channel, said.payload))
+            self._began, self._locked, self._listens = time.monotonic(), False, False
             self._beat(link)
         except psycopg.Error as error:
             is_cut = is_lost(error, link)
@@ -178,20 +205,44 @@ class ServerPresence:
             row = link.execute(q.HOLD, {"key": self._key}).fetchone()
             self._locked = bool(row and row[0])
         asked = self._asked
-        link.execute(self._arrival, self.facts())
+        self._attend(link)
+        found = link.execute(self._arrival, {**self.facts(), "most": limits.MAX_WORKERS_TAKING_TURNS}).fetchone()
+        self._workers = tuple(found[0]) if found else ()
+        is_ghost = not (self._locked or self._address.by_lease)
+        beat = self._address.lease_seconds / limits.BEATS_PER_LEASE
+        self._beat_at = time.monotonic() + (min(beat, _GHOST_SECONDS) if is_ghost else beat)
         self._failing_since, self._is_told = None, False
         with self._news:
             self._answered, self._is_held = asked, True
             self._news.notify_all()
 
+    def _attend(self, link: Link) -> None:
+        """Listen if there are workers in this process, and only then. What came before may have been missed."""
+        listeners = self._listeners
+        if self._listens == bool(listeners):
+            return
+        for channel in channels(self._address.schema):
+            text = "listen {}" if listeners else "unlisten {}"
+            link.execute(sql.SQL(text).format(sql.Identifier(channel)))
+        self._listens = bool(listeners)
+        for one in listeners:
+            one.hear()
+
+    def _pass_on(self, channel: str, payload: str) -> None:
+        for one in self._listeners:
+            one.heard(channel, payload)
+
     def _rest(self, link: Link) -> bool:
         """Block on the socket until it is time to be heard of; False if there was something to read first."""
-        beat = self._address.lease_seconds / limits.BEATS_PER_LEASE
-        is_ghost = not (self._locked or self._address.by_lease)
-        if not self._wait(min(beat, _GHOST_SECONDS) if is_ghost else beat, link):
+        if self._asked != self._answered:
+            return True
+        left = self._beat_at - time.monotonic()
+        if left <= 0 or not self._wait(left, link):
             return True
         link.pgconn.consume_input()  # raises when the session has ended
-        link.pgconn.is_busy()  # takes in what came; whatever it is, it was not asked for
+        link.pgconn.is_busy()  # takes in what came
+        while (said := link.pgconn.notifies()) is not None:
+            self._pass_on(said.relname.decode(), said.extra.decode())
         return False
 
     def _wait(self, seconds: float, link: Link | None = None) -> bool:
@@ -215,11 +266,12 @@ class ServerPresence:
     def _note(self, error: Exception) -> None:
         """Say once what keeps this process from being heard of, if that lasts until others may presume it dead.
 
-        A server that is away is reported by everything that needs it. One that answers, and refuses just this, is not.
+        A server that is away, or that waits to take over, is reported by everything that needs it. One that answers,
+        and refuses just this, is not.
         """
         now = time.monotonic()
         self._failing_since = now if self._failing_since is None else self._failing_since
-        is_away = isinstance(error, StoreUnreachable) and not error.details.get("answered")
+        is_away = isinstance(error, (StoreUnreachable, StoreReadOnly)) and not error.details.get("answered")
         if not (is_away or self._is_told) and now - self._failing_since >= limits.ABSENT_SECONDS:
             self._is_told = True
             said = error.message if isinstance(error, StoreError) else first_line(error)

@@ -256,6 +256,7 @@ where namespace = %(namespace)s
   and (%(thread)s::text is null or thread = %(thread)s) and (%(queue)s::text is null or queue = %(queue)s)
   and (%(parent)s::text is null or tasks.parent = %(parent)s)
   and (%(waiting)s::text is null or waiting = %(waiting)s)
+  and (%(version)s::text is null or tasks.version = %(version)s)
   and (%(in_doubt)s::boolean is null or (doubts is not null) = %(in_doubt)s)
   and (%(prefix)s::text is null or starts_with(logs.name, %(prefix)s))
   and (%(due_us)s::bigint is null or (wake <= %(due_us)s and status = 'waiting'))
@@ -560,6 +561,7 @@ select set_config('plan_cache_mode', 'force_generic_plan', %(local)s),
   set_config('lock_timeout', %(lock)s, %(local)s),
   set_config('statement_timeout', %(statement)s, %(local)s),
   set_config('idle_in_transaction_session_timeout', %(idle)s, %(local)s),
+  set_config('holdfast.wakeups', %(wakeups)s, %(local)s),
   case
     when %(durability)s = 'process' then set_config('synchronous_commit', 'off', %(local)s)
     when current_setting('synchronous_commit') in ('off', 'local', 'remote_write')
@@ -578,6 +580,7 @@ select set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_co
 
 # What user code may have left behind on a connection.
 TIDY = "unlisten *; select pg_advisory_unlock_all(); discard temp"
+TIDY_WITHOUT_LOCKS = "discard temp"
 
 # Being alive
 
@@ -610,9 +613,15 @@ values (%(name)s, %(serves)s, clock_timestamp(), %(machine)s, %(process)s, %(lea
 _ARRIVED = """
 ) on conflict (name) do update set serves = excluded.serves, beat = excluded.beat, machine = excluded.machine,
   process = excluded.process, lease = excluded.lease, gone = false, incarnation = excluded.incarnation
+returning array(
+  select name from {s}.holders
+  where serves <> '' and not gone and beat > clock_timestamp() - make_interval(secs => lease) limit %(most)s
+)
 """
 ARRIVE = _NOTED + _ARRIVE + "pg_postmaster_start_time()" + _ARRIVED
 ARRIVE_BY_LEASE = _ARRIVE + "null" + _ARRIVED
+
+NOTIFY = "select pg_notify(%(channel)s, %(payload)s)"
 
 GOODBYE = "update {s}.holders set gone = true, serves = '' where name = %(name)s"
 
@@ -779,6 +788,17 @@ insert into {s}.rates (namespace, queue, tokens, at) values (%(namespace)s, %(qu
 on conflict (namespace, queue) do update set at = rates.at
 """
 
+
+READY_CHANGES = 1_000
+"""How many changes one look for tasks that became ready gives at the most."""
+
+# Changes since a transaction that made a task ready, and the oldest transaction that is under way now.
+BECAME_READY = """
+select array(
+  select distinct change from {s}.tasks where change >= %(since)s and status = 'pending'
+  order by change desc limit %(limit)s
+), pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+"""
 
 # What is under way, but for what could be taken over: that is offered first, and would take its own place.
 RUNNING_BY_KEY = """

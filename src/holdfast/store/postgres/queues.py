@@ -11,29 +11,23 @@ own. Taking a task from another process waits for the disk, so that never two cl
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import selectors
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 from psycopg.types.numeric import Int8
 
 from holdfast.core.codec import Head, Stored
-from holdfast.core.errors import StoreError
 from holdfast.failpoints import failpoint
 from holdfast.store import queues
 from holdfast.store.postgres import queries
 from holdfast.store.postgres.connections import Connections, Question
+from holdfast.store.postgres.hearing import PostgresWakeListener
 from holdfast.store.postgres.liveness import Liveness
+from holdfast.store.postgres.polling import PollingListener
 from holdfast.store.postgres.queries import BEGIN, COMMIT
 from holdfast.store.postgres.rows import Seen, plan, to_summary
-from holdfast.store.postgres.server import Link, connect, is_lost, is_refusal, keep_idle, translated
+from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
 from holdfast.store.postgres.statements import Ints, Texts
 from holdfast.store.queues import (
     EVER_US,
@@ -48,90 +42,6 @@ from holdfast.store.queues import (
     Taken,
     WaitDepth,
 )
-
-_PAUSE_SECONDS = 0.5
-
-
-class PostgresWakeListener:
-    """A connection of its own that listens. When it breaks, something may have been missed, so that counts as heard."""
-
-    def __init__(self, links: Connections) -> None:
-        self._links = links
-        self._link: Link | None = None
-        self._connect()
-        self._lock = threading.Lock()
-        self._woken, self._waker = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._waker, False)
-
-    def _connect(self) -> None:
-        address = self._links.address
-        channel = "holdfast_" + hashlib.md5(address.schema.encode(), usedforsecurity=False).hexdigest()
-        link = connect(address, direct=True)
-        keep_idle(link)
-        link.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
-        self._link = link
-
-    def wait(self, seconds: float) -> bool:
-        try:
-            if self._link is None:
-                self._connect()
-                return True
-            return self._wait(self._link, time.monotonic() + seconds)
-        except (psycopg.Error, StoreError, OSError):
-            self._drop()
-            self._rest(min(seconds, _PAUSE_SECONDS))
-            return True
-
-    def _wait(self, link: Link, until: float) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(link.fileno(), selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            while True:
-                left = until - time.monotonic()
-                ready = {key.fd for key, _ in selector.select(max(0.0, left))}
-                if link.fileno() in ready:
-                    link.pgconn.consume_input()
-                was_woken = self._woken in ready and self._drained()
-                if self._heard(link) or was_woken:
-                    return True
-                if left <= 0:
-                    return False
-
-    def _heard(self, link: Link) -> bool:
-        """Return whether there was anything; takes note of all there is."""
-        heard = False
-        while link.pgconn.notifies() is not None:
-            heard = True
-        return heard
-
-    def _rest(self, seconds: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._woken, selectors.EVENT_READ)
-            if selector.select(seconds):
-                self._drained()
-
-    def _drained(self) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
-        return True
-
-    def _drop(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
-    def wake(self) -> None:
-        with contextlib.suppress(OSError), self._lock:  # a full pipe wakes, and one that is closed need not
-            os.write(self._waker, b"!")
-
-    def close(self) -> None:
-        self._drop()
-        with self._lock:
-            if self._waker >= 0:
-                os.close(self._woken)
-                os.close(self._waker)
-            self._woken = self._waker = -1  # the numbers may soon be those of other files
 
 
 class PostgresQueues:
@@ -149,7 +59,9 @@ class PostgresQueues:
         """Those that were taken, and whether that is all there was to look at."""
         with self._links.writing() as link:
             try:
-                return self._claim(link, wanted, claim)
+                found = self._claim(link, wanted, claim)
+                self._links.end(link)
+                return found
             except psycopg.Error as error:
                 if is_refusal(error):
                     return {}, True  # another worker was quicker, and nothing was written
@@ -276,8 +188,13 @@ class PostgresQueues:
     def announced(self) -> list[ServedRow]:
         return self._liveness.announced()
 
-    def listen(self) -> PostgresWakeListener:
-        return PostgresWakeListener(self._links)
+    def listen(self, kind: str = "") -> queues.WakeListener:
+        if self._links.address.by_poll:
+            return PollingListener(self._links)
+        return PostgresWakeListener(self._links.presence(), self._links.address.schema, self._notify, kind)
+
+    def _notify(self, channel: str, payload: str) -> None:
+        self._links.rows(queries.NOTIFY, {"channel": channel, "payload": payload})
 
 
 _PRIORITY = 13

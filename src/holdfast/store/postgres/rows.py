@@ -7,6 +7,7 @@ expect, in which case the statement itself fails where it is wrong. `plan` decid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, LiteralString
 
 from psycopg.types.numeric import Int8
@@ -49,6 +50,7 @@ _SUMMARY_FIELDS = (
     *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
     *("namespace", "key", "version", "claims", "expire_us", "doubts"),
 )
+_summary_row = attrgetter(*_SUMMARY_FIELDS)
 
 
 class Seen:
@@ -143,7 +145,7 @@ class Batch:
             Head(seq - 1, placed.digests[-1]) if placed.digests else self._heads.get(write.log, before)
         )
         if write.summary is not None:
-            row = tuple(getattr(write.summary, name) for name in _SUMMARY_FIELDS)
+            row = _summary_row(write.summary)
             self._tasks[write.log] = (write.log, *row[1:-1], doubts_column(write.summary))
         for blob in write.blobs:
             self._blobs[blob.hash] = blob.data

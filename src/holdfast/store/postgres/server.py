@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from msgspec import Struct
@@ -35,6 +35,8 @@ from holdfast.store.postgres.statements import PatientConnection, register
 Durability = Literal["full", "process"]
 Presence = Literal["lock", "lease"]
 """What proves a process alive: a lock on a session of its own, or that it was heard of within its lease."""
+Wakeups = Literal["notify", "poll"]
+"""How a worker hears of tasks: the server notifies it, or it looks now and then."""
 Link = PatientConnection
 
 OLDEST_SERVER = 14
@@ -69,11 +71,17 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
     lease_seconds: float = limits.LEASE_SECONDS
     durability: Durability | None = None
     presence: Presence = "lock"
+    wakeups: Wakeups = "notify"
 
     @property
     def by_lease(self) -> bool:
         """True if no lock is asked for: who is silent for longer than its lease is presumed dead."""
         return self.presence == "lease"
+
+    @property
+    def by_poll(self) -> bool:
+        """True if the server notifies nobody: workers look for tasks."""
+        return self.wakeups == "poll"
 
     @property
     def patience(self) -> float:
@@ -85,8 +93,8 @@ class ServerAddress(Struct, frozen=True, kw_only=True):
         """The address, without the password."""
         said = conninfo.conninfo_to_dict(self.conninfo)
         place = f"{said.get('host') or said.get('service') or 'localhost'}:{said.get('port') or 5432}"
-        presence = "&presence=lease" if self.by_lease else ""
-        return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}{presence}"
+        portable = ("&presence=lease" if self.by_lease else "") + ("&wakeups=poll" if self.by_poll else "")
+        return f"postgresql://{place}/{said.get('dbname') or ''}?schema={self.schema}{portable}"
 
 
 def parse(url: str) -> ServerAddress:
@@ -94,7 +102,7 @@ def parse(url: str) -> ServerAddress:
     bare, _, asked = url.partition("?")
     pairs = dict(parse_qsl(asked, keep_blank_values=True))
     own = {name: pairs.pop(name) for name in (*PLAIN_OPTIONS, *SECRET_OPTIONS) if name in pairs}
-    target = _conninfo(bare + ("?" + urlencode(pairs) if pairs else ""))
+    target = _conninfo(bare + ("?" + urlencode(pairs, quote_via=quote) if pairs else ""))
     pooled = own.get("pooled")
     if pooled not in (None, "transaction"):
         raise InvalidUrl(f"pooled={pooled!r} is not known", hint="pooled=transaction, or leave it out")
@@ -103,7 +111,8 @@ def parse(url: str) -> ServerAddress:
             "pooled=transaction needs direct=… as well: being alive is proved by a connection of one's own",
             hint="add direct= and the address of the server itself, percent-encoded",
         )
-    schema, durability, presence = own.get("schema", "holdfast"), own.get("durability"), own.get("presence", "lock")
+    schema, durability = own.get("schema", "holdfast"), own.get("durability")
+    presence, wakeups = own.get("presence", "lock"), own.get("wakeups", "notify")
     if not schema or "\0" in schema or len(schema.encode()) > 63 or schema.startswith("pg_"):
         raise InvalidUrl(f"{schema!r} cannot be the name of a schema", hint="1 to 63 bytes, not beginning with pg_")
     if durability not in (None, "full", "process"):
@@ -112,6 +121,8 @@ def parse(url: str) -> ServerAddress:
         )
     if presence not in ("lock", "lease"):
         raise InvalidUrl(f"presence={presence!r} is not known", hint="presence=lease, or leave it out")
+    if wakeups not in ("notify", "poll"):
+        raise InvalidUrl(f"wakeups={wakeups!r} is not known", hint="wakeups=poll, or leave it out")
     return ServerAddress(
         conninfo=target,
         direct=_conninfo(own["direct"]) if pooled else target,
@@ -124,6 +135,7 @@ def parse(url: str) -> ServerAddress:
         lease_seconds=_number(own, "lease_seconds", limits.LEASE_SECONDS, 0.1, 86_400),
         durability=durability,
         presence=presence,
+        wakeups=wakeups,
     )
 
 
@@ -173,6 +185,7 @@ def settings(address: ServerAddress, durability: Durability, *, local: bool) -> 
         "statement": f"{address.statement_seconds * 1000:.0f}ms",
         "idle": f"{IDLE_SECONDS}s",
         "durability": durability,
+        "wakeups": address.wakeups,
         "local": local,
     }
 
@@ -240,6 +253,13 @@ def refuse_false_locks(link: Link, address: ServerAddress) -> None:
 # The schema
 
 
+_MIGRATION_TRIES = 5
+_MADE_BY_ANOTHER = (
+    *(errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.DuplicateColumn),
+    *(errors.DuplicateObject, errors.DuplicateFunction, errors.UndefinedObject, errors.DeadlockDetected),
+)
+
+
 def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
     """Bring the schema up to date, one process at a time; others may be writing meanwhile."""
     with connect(address, direct=True) as link:
@@ -250,20 +270,32 @@ def prepare(address: ServerAddress, texts: q.QueryTexts, at_us: int) -> None:
             )
         refuse_false_locks(link, address)
         try:
-            if _missing(link, texts, address):
-                with link.transaction():
-                    link.execute(q.SET, settings(address, "full", local=True))
-                    link.execute(q.LOCK_SCHEMA, {"schema": address.schema})
-                    failpoint("migrate.before")
-                    _migrate(link, texts, address, at_us)
-                failpoint("migrate.after")
+            tries = 0
+            while _missing(link, texts, address):
+                tries += 1
+                try:
+                    _migrate_in_one(link, texts, address, at_us)
+                except _MADE_BY_ANOTHER:
+                    if not address.by_lease or tries == _MIGRATION_TRIES:
+                        raise
         except errors.InsufficientPrivilege as error:
             raise StoreReadOnly(
                 f"{address.shown}: {first_line(error)}; nothing was changed",
-                hint=f"as an owner: create schema {address.schema} authorization {link.info.user}",
+                hint=_owners_remedy(link, texts, address),
             ) from error
         except psycopg.Error as error:
             raise translated(error, address) from error
+
+
+def _owners_remedy(link: Link, texts: q.QueryTexts, address: ServerAddress) -> str:
+    """Return what to do where this role may not migrate: an owner makes the schema, or brings it up to date."""
+    try:
+        applied = link.execute(texts[q.APPLIED]).fetchall()
+    except psycopg.Error:
+        applied = []
+    if applied:
+        return "as its owner: holdfast migrate; processes of the older version keep running meanwhile"
+    return f"as an owner: create schema {address.schema} authorization {link.info.user}"
 
 
 def pending(url: str) -> tuple[Migration, ...]:
@@ -302,6 +334,17 @@ def _missing(link: Link, texts: q.QueryTexts, address: ServerAddress) -> tuple[M
                 f"migration {migration.version} of {address.shown} was another one", hint="see ARCHITECTURE.md"
             )
     return tuple(one for one in known if one.version not in applied)
+
+
+def _migrate_in_one(link: Link, texts: q.QueryTexts, address: ServerAddress, at_us: int) -> None:
+    """Migrate in one transaction. Where locks are not to be trusted, of two processes that do so the second fails."""
+    with link.transaction():
+        link.execute(q.SET, settings(address, "full", local=True))
+        if not address.by_lease:
+            link.execute(q.LOCK_SCHEMA, {"schema": address.schema})
+        failpoint("migrate.before")
+        _migrate(link, texts, address, at_us)
+    failpoint("migrate.after")
 
 
 def _migrate(link: Link, texts: q.QueryTexts, address: ServerAddress, at_us: int) -> None:

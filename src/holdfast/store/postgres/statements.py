@@ -7,6 +7,7 @@ a connection, and its values are handed to libpq as they are.
 
 from __future__ import annotations
 
+import functools
 import re
 import select
 import struct
@@ -78,6 +79,9 @@ _NULL = struct.pack("!i", -1)
 _HEADER = struct.Struct("!iIIii")
 
 
+_SINGLE = struct.Struct("!iIIiii")
+
+
 _LENGTH = struct.Struct("!i")
 
 
@@ -118,6 +122,11 @@ def register(connection: Connection[Any]) -> None:
 
 def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> bytes:
     """The binary form: the number of dimensions, whether nulls may occur, the type; size and start; the elements."""
+    if len(items) == 1:  # most writes are of one event or one task
+        if items[0] is None:
+            return _lone_null(element)
+        encoded = encode(items[0])
+        return _SINGLE.pack(1, 1, element, 1, 1, len(encoded)) + encoded
     if not items:
         return struct.pack("!iII", 0, 0, element)
     parts = [_HEADER.pack(1, 1, element, len(items), 1)]
@@ -128,6 +137,11 @@ def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> byt
             encoded = encode(item)
             parts += (_LENGTH.pack(len(encoded)), encoded)
     return b"".join(parts)
+
+
+@functools.cache
+def _lone_null(element: int) -> bytes:
+    return _HEADER.pack(1, 1, element, 1, 1) + _NULL
 
 
 def text(item: str) -> bytes:

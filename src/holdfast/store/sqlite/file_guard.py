@@ -502,7 +502,7 @@ class NoGuard:
     check = begin
 
     def begin_at_once(self) -> bool:
-        """Return False: SQLite's lock may have to be waited for."""
+        """Return False: SQLite's lock may need a wait."""
         return False
 
     def damage(self) -> StorePoisoned | None:

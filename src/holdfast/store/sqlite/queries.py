@@ -184,6 +184,7 @@ where namespace = :namespace
   and (:stage is null or stage = :stage) and (:user is null or user = :user)
   and (:thread is null or thread = :thread) and (:queue is null or queue = :queue)
   and (:parent is null or tasks.parent = :parent) and (:waiting is null or waiting = :waiting)
+  and (:version is null or tasks.version = :version)
   and (:in_doubt is null or (doubts is not null) = :in_doubt)
   and (:prefix is null or substr(logs.name, 1, length(:prefix)) = :prefix)
   and (:due_us is null or (wake is not null and wake <= :due_us and status = 'waiting'))

@@ -41,7 +41,7 @@ from holdfast.store.sqlite.rows import to_summary
 _QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.01
 
 
-class SqliteWakeListener:
+class SqliteWakeListener(queues.LoneWakeListener):
     """Looks at the index of the write-ahead log now and then: often at first, less often while nothing happens.
 
     Its first bytes change with every commit. Reading them needs no lock and no connection.
@@ -205,7 +205,7 @@ class SqliteQueues:
         with self._reading() as reader:
             return [ServedRow(*row) for row in fetch_all(reader, q.ANNOUNCED) if self._alive(row[0])]
 
-    def listen(self) -> SqliteWakeListener:
+    def listen(self, kind: str = "") -> SqliteWakeListener:
         return SqliteWakeListener(self._path)
 
 

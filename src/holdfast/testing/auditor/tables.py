@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import apsw
 
@@ -30,7 +30,7 @@ POSTGRES = {
 }
 OPTIONS = (
     *("schema", "pooled", "direct", "connections", "lock_seconds", "statement_seconds", "wait_seconds", "durability"),
-    *("lease_seconds", "presence"),
+    *("lease_seconds", "presence", "wakeups"),
 )
 """What an address may say that is meant for Holdfast and not for libpq. A test compares it with core/urls.py."""
 
@@ -81,7 +81,7 @@ class PostgresTables:
         bare, _, asked = url.partition("?")
         pairs = dict(parse_qsl(asked, keep_blank_values=True))
         schema = pairs.get("schema", "holdfast")
-        libpq = urlencode({name: value for name, value in pairs.items() if name not in OPTIONS})
+        libpq = urlencode({name: value for name, value in pairs.items() if name not in OPTIONS}, quote_via=quote)
         self._error = psycopg.Error
         self._connection = psycopg.connect(bare + ("?" + libpq if libpq else ""))
         self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -280,9 +280,11 @@ class QueueConformance:
     def test_a_rate_with_a_fraction_or_of_very_many_calls_holds_too(self, store: Store) -> None:
         waits = [store.queues.reserve("slow", Rate(1.5, 2), AT).wait_us for _ in range(6)]
         assert [round(one / SECOND - 0.3) for one in waits] == [0, 0, 0, 4, 4, 4], "3 in 4 seconds"
+        begun = time.monotonic()
         many = [store.queues.reserve("many", Rate(50_000, 1_500), AT).wait_us for _ in range(1_002)]
+        took_us = int((time.monotonic() - begun) * 1_000_000)  # a store with a clock of its own has come so much nearer
         assert set(many[:1_000]) == {0}
-        assert all(15 * SECOND < one <= 31 * SECOND for one in many[1_000:]), "1,000 in 30 seconds"
+        assert all(29 * SECOND - took_us < one <= 31 * SECOND for one in many[1_000:]), "1,000 in 30 seconds"
 
     def test_all_who_have_the_store_open_share_the_rate_of_a_tool(self, stores: list[Store]) -> None:
         rate, found = Rate(10, 1), list[int]()

@@ -373,7 +373,7 @@ class PostgresPlace:
     def clear(self) -> None:
         import psycopg
 
-        with psycopg.connect(self._url, autocommit=True) as link:
+        with self._linked() as link:
             try:
                 link.execute("set session_replication_role = replica")
             except psycopg.errors.InsufficientPrivilege:
@@ -402,12 +402,17 @@ class PostgresPlace:
 
     def end(self) -> None:
         """Remove what the last trial left."""
-        import psycopg
         from psycopg import sql
 
         drop = sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(self._schema))
-        with psycopg.connect(self._url, autocommit=True) as link:
+        with self._linked() as link:
             link.execute(drop)
+
+    def _linked(self) -> Any:
+        """Connect to the server itself; the address may have options that are the store's."""
+        from holdfast.store.postgres.server import connect, parse
+
+        return connect(parse(self._url), direct=True)
 
 
 _TABLES = """

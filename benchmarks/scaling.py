@@ -1,0 +1,264 @@
+"""What things cost when there are twice as many: the processor's time at n, 2n, 4n and 8n, and the ratio per doubling.
+
+A cost that is linear has the ratio 2. More than 2.2 is a bug: something looks at all that is there for each new thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import holdfast
+from benchmarks.bench import Bench
+from benchmarks.listing import FILTERS, fill
+from benchmarks.table import Row, at_most
+from benchmarks.workload import gathered, say, text
+from holdfast import AsyncTask, Task, agent
+from holdfast.engine.app import App
+
+PER_DOUBLING = 2.2
+FLAT = 1.3
+"""How many times the memory, file descriptors and threads after some tasks a process may have after all of them."""
+
+TOGETHER = 250
+"""How many of the tasks that are started and ended are live at once."""
+
+_ids = count(1)
+_TEXT = text(200, 1)
+
+Sizes = tuple[int, ...]
+
+
+class Subject(NamedTuple):
+    """What grows: its name, how many there are, what that costs, and what is measured beside."""
+
+    name: str
+    sizes: Sizes
+    cost: Callable[[Path, Sizes], list[float]]
+
+
+def doubled(least: int) -> Sizes:
+    """n, 2n, 4n, 8n."""
+    return tuple(least * 2**power for power in range(4))
+
+
+def rows(bench: Bench) -> list[Row]:
+    """Each subject's cost, beside half as many; and what 100,000 tasks leave behind in their process."""
+    say("scaling")
+    found = list[Row]()
+    for number, subject in enumerate(SUBJECTS):
+        found += _rows(subject.name, subject.sizes, subject.cost(bench.folder(str(number)), subject.sizes))
+        say(subject.name)
+    return [*found, *_tasks(bench.folder("tasks"), doubled(12_500))]
+
+
+def _rows(name: str, sizes: Sizes, costs: Sequence[float]) -> Iterator[Row]:
+    for (before, less), (size, more) in pairwise(zip(sizes, costs, strict=True)):
+        yield Row(
+            name=f"{name}, {size:,}",
+            measured=more * 1e3,
+            unit="ms",
+            compare=less * 1e3,
+            beside=f"{before:,}",
+            goal=at_most(PER_DOUBLING),
+        )
+    for size, cost in zip(sizes, costs, strict=True):
+        yield Row(
+            name=f"{name}, each of {size:,}",
+            measured=cost / size * 1e6,
+            unit="µs",
+            curve="scaling",
+            at=size,
+            line=name,
+        )
+
+
+# What grows
+
+
+@agent
+def stepping(task: Task, sizes: list[int]) -> list[float]:
+    """Many steps, and the processor's time when there were so many."""
+    marks, began = dict.fromkeys(sizes, 0.0), time.process_time()
+    for number in range(1, max(sizes) + 1):
+        task.step(_told, number, name="work")
+        if number in marks:
+            marks[number] = time.process_time() - began
+    return list(marks.values())
+
+
+@agent
+def mapping(task: Task, size: int) -> int:
+    """One `map` over many."""
+    return len(task.map(_told, range(size)))
+
+
+@agent
+def large(task: Task, size: int) -> int:
+    """One value of so many bytes, handed to a step and back."""
+    return len(task.step(str.upper, "x" * size, name="work"))
+
+
+@agent
+async def reading_branches(task: AsyncTask, size: int) -> None:
+    """Branches that read the state between their steps."""
+
+    async def branch(number: int) -> None:
+        for part in range(2):
+            await task.step(_atold, number, name=f"work-{number}-{part}")
+            assert task.state.get("nothing") is None
+
+    await asyncio.gather(*map(branch, range(size)))
+
+
+@agent
+def child(task: Task, number: int) -> int:
+    """A child that does nothing."""
+    return number
+
+
+@agent
+async def async_child(task: AsyncTask, number: int) -> int:
+    """The same, async."""
+    return number
+
+
+@agent
+def parent(task: Task, size: int) -> None:
+    """One that waits for each of its children."""
+    for number in range(size):
+        task.spawn(child, {"number": number}, name=f"child-{number}")
+
+
+@agent
+async def async_parent(task: AsyncTask, size: int) -> None:
+    """One that waits for all of its children together."""
+    await asyncio.gather(
+        *(task.spawn(async_child, {"number": number}, name=f"child-{number}") for number in range(size))
+    )
+
+
+def _told(number: int) -> str:
+    return _TEXT
+
+
+async def _atold(number: int) -> str:
+    return _TEXT
+
+
+def _steps(place: Path, sizes: Sizes) -> list[float]:
+    with _app(place) as app:
+        done = app.run(stepping, {"sizes": list(sizes)}, id="steps")
+        assert done.status == "completed", done.failure
+        return done.result
+
+
+def _run(tested: Any) -> Callable[[Path, Sizes], list[float]]:
+    """One run of an agent for each size, in one file."""
+
+    def cost(place: Path, sizes: Sizes) -> list[float]:
+        with _app(place) as app:
+            _spent(lambda: _completed(app, tested, sizes[0]))  # warms up
+            return [_spent(lambda size=size: _completed(app, tested, size)) for size in sizes]
+
+    return cost
+
+
+def _live(place: Path, sizes: Sizes) -> list[float]:
+    with _app(place) as app:
+        return [_spent(lambda size=size: gathered(app, size, 2)) for size in sizes]
+
+
+def _listed(place: Path, sizes: Sizes) -> list[float]:
+    """A page by each filter, all together, among so many tasks."""
+    found: list[float] = []
+    for size in sizes:
+        fill(place / f"{size}.db", size)
+        with holdfast.open(place / f"{size}.db") as app:
+            pages = [lambda given=given: app.list(**given, limit=100) for given in FILTERS.values()]
+            found.append(min(_spent(lambda: [page() for page in pages]) for _ in range(5)))  # noqa: B023
+    return found
+
+
+SUBJECTS = [
+    Subject("steps of a def task", doubled(12_500), _steps),
+    Subject("items of one map", doubled(1_250), _run(mapping)),
+    Subject("bytes of a value", doubled(6_250_000), _run(large)),
+    Subject("branches that read between steps", doubled(250), _run(reading_branches)),
+    Subject("live async tasks", doubled(1_000), _live),
+    Subject("def children", doubled(250), _run(parent)),
+    Subject("async children", doubled(250), _run(async_parent)),
+    Subject("tasks in lists, a page by every filter", doubled(125_000), _listed),
+]
+
+
+def _app(place: Path) -> App:
+    return holdfast.open(place / "scaling.db", durability="process")
+
+
+def _completed(app: App, tested: Any, size: int) -> None:
+    done = app.run(tested, {"size": size}, id=f"scaling-{next(_ids)}")
+    assert done.status == "completed", done.failure
+
+
+def _spent(action: Callable[[], object]) -> float:
+    """The processor's time, of all threads."""
+    gc.collect()
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
+# What is left behind
+
+
+class Process(NamedTuple):
+    """The processor's time so far, and what the process holds."""
+
+    seconds: float
+    bytes: int
+    descriptors: int
+    threads: int
+
+
+def _ended(app: App, sizes: Sizes) -> Iterator[Process]:
+    """Start and end so many tasks; tell how it is when there have been n, 2n, 4n and 8n."""
+    began, done = time.process_time(), 0
+    for size in sizes:
+        for _ in range((size - done) // TOGETHER):
+            gathered(app, TOGETHER, 1)
+        done = size
+        seconds = time.process_time() - began
+        gc.collect()
+        status = Path("/proc/self/status").read_text("utf-8")
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        held = int(fields["VmRSS"].split()[0]) * 1024
+        yield Process(seconds, held, len(os.listdir("/proc/self/fd")), int(fields["Threads"]))
+
+
+def _tasks(place: Path, sizes: Sizes) -> Iterator[Row]:
+    """Tasks of one step in one process: what they cost, and what it holds after all of them and after some."""
+    with _app(place) as app:
+        states = list(_ended(app, sizes))
+    name = "tasks, started and ended"
+    yield from _rows(name, sizes, [one.seconds for one in states])
+    first, last = states[0], states[-1]
+    for held, unit, before, after in (
+        ("memory", "MB", first.bytes / 2**20, last.bytes / 2**20),
+        ("file descriptors", "", first.descriptors, last.descriptors),
+        ("threads", "", first.threads, last.threads),
+    ):
+        yield Row(
+            name=f"{held} of a process after {sizes[-1]:,} tasks",
+            measured=after,
+            unit=unit,
+            compare=before,
+            beside=f"{sizes[0]:,}",
+            goal=at_most(FLAT),
+        )

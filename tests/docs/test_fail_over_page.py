@@ -1,0 +1,39 @@
+"""The pages about servers say what the tests run with: docs/how-to/fail-over.md and docs/how-to/certify.md."""
+
+import re
+from pathlib import Path
+
+from holdfast.store.postgres.server import parse
+from holdfast.testing.certification import suite
+from tests import patroni_cluster
+from tests.docs.typist import blocks
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def first(page, language):
+    """The first block of a language on a page."""
+    return next(block.text for block in blocks(HOW_TO / page) if block.language == language)
+
+
+def settings(text):
+    """The leaves of some YAML that has nothing but names, numbers and true."""
+    found = dict(re.findall(r"^ *(\w+): (\S+)$", text, re.M))
+    return {name: value == "true" if value == "true" else int(value) for name, value in found.items()}
+
+
+def test_the_settings_of_patroni_are_those_of_the_cluster_that_is_tested():
+    dcs = patroni_cluster.DCS
+    tested = {**dcs, **dcs["postgresql"]}
+    assert settings(first("fail-over.md", "yaml")).items() <= tested.items()
+
+
+def test_the_address_names_three_servers_of_which_one_takes_writes():
+    address = parse(first("fail-over.md", "text").strip())
+    assert "host=one,two,three" in address.conninfo and "target_session_attrs=read-write" in address.conninfo
+    assert address.wait_seconds >= 5 * patroni_cluster.TTL
+
+
+def test_the_certificate_shown_has_a_line_for_each_part_of_the_suite():
+    shown = re.findall(r"^ok +conformance: (\w+) +(\d+) of", first("certify.md", "text"), re.M)
+    assert [name for name, _ in shown] == list(suite.PARTS.values())

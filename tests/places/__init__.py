@@ -1,0 +1,1 @@
+"""Ray, Temporal and Celery for real: servers, nodes, workers and brokers that are killed. Run by `make test-places`."""

@@ -1,0 +1,13 @@
+"""The program of Celery's workers, and of the pump: `python -m tests.places.celery_shop`."""
+
+from celery import Celery
+
+from holdfast import on_celery
+from tests.places.shop import BROKER, open_shop
+
+celery = Celery("shop", broker=BROKER)
+celery.conf.broker_connection_retry_on_startup = True
+work = on_celery.task(celery, open_shop)
+
+if __name__ == "__main__":
+    on_celery.pump(open_shop(), work, again="2s").run()
