@@ -199,7 +199,7 @@ def test_a_log_with_an_event_that_is_too_new_says_so_and_hides_no_other_task(own
         alone = opened.locator(".card.alone")
         alone.wait_for()
         told = alone.inner_text()
-        assert "event 3 of 'trip-rome-02'" in told and "newer version" in told
+        assert "Event 3 of 'trip-rome-02'" in told and "newer version" in told
         alone.get_by_role("link", name="All tasks").click()
         opened.locator("td .id").nth(7).wait_for()
 

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from holdfast.core.errors import StepNotFound
-from holdfast.core.errors.commands import in_commands
 from holdfast.engine.lists.origins import origins
 from holdfast.engine.lists.waterfall import Lane, StepRow, Waterfall
 from holdfast.engine.reading import values
@@ -47,11 +46,8 @@ def entry(item: InboxItem) -> dict[str, Any]:
     )
     commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
-    told = {name: getattr(item, name) for name in same}
-    if item.kind not in ("question", "approval") and isinstance(item.prompt, str):
-        told["prompt"] = in_commands(item.prompt).partition("; start one")[0]  # the commands below say it
     return {
-        **told,
+        **{name: getattr(item, name) for name in same},
         "since_ms": item.since_us // 1000,
         "until_ms": until,
         "expires_ms": None if item.expires_us is None else item.expires_us // 1000,

@@ -282,7 +282,8 @@ function question(entry, page) {
     return [h("p", { class: "q" }, entry.key ? `The budget is used up: ${show(entry.used || 0)} of ${show(entry.of || 0)} ${entry.key.replace("_", " ")}` : "The budget is used up"), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null, pace ? h("p", { class: "muted sm" }, `The last ${pace.steps === 1 ? "step" : `${pace.steps} steps`} used ${show(pace.each)}${pace.steps === 1 ? "" : " each"}; ${pace.done} steps are done.`) : null, entry.owner ? h("p", { class: "muted sm" }, "It belongs to ", shown(entry.owner), ".") : null];
   }
   if (entry.kind === "quarantined") return [h("p", { class: "q" }, "Workers in a row died with this task, without a step done."), entry.prompt ? h("p", { class: "muted sm" }, shown(textOf(entry.prompt))) : null];
-  return h("p", { class: "q" }, shown(capital(textOf(entry.prompt) || WORDS[entry.kind])));
+  // The commands below say how to start one.
+  return h("p", { class: "q" }, shown(capital(textOf(entry.prompt).split("; start one")[0] || WORDS[entry.kind])));
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
