@@ -8,7 +8,10 @@ from typing import Any, NamedTuple, cast
 USAGE = "usage"
 """Where a reply has it."""
 
-INPUT = ("prompt_tokens", "input_tokens")
+CHAT_INPUT = "prompt_tokens"
+"""What only chat completions say."""
+
+INPUT = (CHAT_INPUT, "input_tokens")
 CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """What Anthropic counts apart from the input."""
 

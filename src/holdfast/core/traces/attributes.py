@@ -15,7 +15,7 @@ from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch
 from holdfast.core.errors import ValueDamaged
 from holdfast.core.traces.span import Attributes, AttributeValue
-from holdfast.core.usage import CACHED, reported_tokens
+from holdfast.core.usage import CACHED, CHAT_INPUT, reported_tokens
 
 MAX_CONTENT = 16_384
 """How many characters of one value are exported, if content is asked for."""
@@ -112,7 +112,7 @@ def _provider(reply: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     >>> _provider({"stop_reason": "end_turn"}, {}), _provider({}, {"prompt_tokens": 3}), _provider({}, {"tokens": 3})
     ('anthropic', 'openai', '')
     """
-    is_chat = "finish_reason" in reply or "prompt_tokens" in counts
+    is_chat = "finish_reason" in reply or CHAT_INPUT in counts
     if is_chat or reply.get("object") == "response" or "input_tokens_details" in counts:
         return "openai"
     return "anthropic" if "stop_reason" in reply or any(name in counts for name in CACHED) else ""
