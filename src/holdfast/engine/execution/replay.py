@@ -47,7 +47,7 @@ class LiveCalls:
         """Return the key of a call of the same tool with the same arguments that another branch is making."""
         if request.effect not in ANNOUNCED:
             return None
-        for other, made in list(self._live.items()):
+        for other, made in self._live.copy().items():  # another thread may end a call meanwhile
             if other != key and made.tool == request.tool and made.input == request.input:
                 return other
         return None
