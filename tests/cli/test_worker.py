@@ -589,3 +589,23 @@ def test_a_port_in_use_is_refused_before_the_first_of_several_processes_begins(f
         )
     texts.check(refused.stderr)
     assert app.get("q").status == "pending"
+
+
+THRESHOLDS = """
+import gc
+import holdfast
+
+@holdfast.agent
+def thresholds(task):
+    return task.step(lambda: list(gc.get_threshold()), name="look")
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_process_looks_for_garbage_less_often_unless_told_not_to(folder, app, processes):
+    (folder / "agents.py").write_text(THRESHOLDS)
+    given = ("worker", "agents.py", "--drain", "--processes", processes)
+    for number, option in enumerate(("--rare-gc", "--no-rare-gc")):
+        app.start("thresholds", id=f"t{number}")
+        run(folder, *given, option)
+    assert app.get("t0").result[0] > 10 * app.get("t1").result[0] > 0

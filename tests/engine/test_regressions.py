@@ -403,10 +403,10 @@ def test_a_forked_child_does_not_count_on_its_parents_threads(tmp_path):
 def test_what_was_written_but_cannot_be_folded_is_told_and_hangs_nobody(app, monkeypatch, kind, texts):
     right = holdfast.engine.logs.log.Log.accept
 
-    def accept(self, write, placed):
+    def accept(self, write, placed, folded=None):
         if any(draft.kind == "step_completed" for draft in write.drafts):
             raise ValueError("cannot be folded")
-        return right(self, write, placed)
+        return right(self, write, placed, folded)
 
     monkeypatch.setattr(holdfast.engine.logs.log.Log, "accept", accept)
 

@@ -237,6 +237,9 @@ FEW_REFUSED_VERBS = 10
 STOP_SECONDS = 5.0
 """How long an async agent that was stopped may take to clean up."""
 
+GC_OBJECTS, GC_GENERATIONS = 50_000, 20
+"""When a worker process looks for garbage: after so many new objects; for older ones, after so many such looks."""
+
 YIELD_SECONDS = 0.005
 """How long steps that wait for nothing keep other code on their event loop from running."""
 

@@ -97,7 +97,7 @@ def test_thousands_of_tasks_that_are_due_at_the_same_moment_do_not_stampede(url,
             wait_for(all_completed(apps[0], count))
         assert [one.most <= CONCURRENCY for one in places] == [True] * 3
         assert sum(one.counts["claimed"] for one in crew) == count, "every task was taken once"
-        assert all(one.counts["claimed"] > 0 for one in crew), "and not all of them by one"
+        assert sum(one.counts["claimed"] > 0 for one in crew) > 1, "and not all of them by one"
         assert claims["claim.before"] <= count + 300, "nobody asks for tasks that there is no place for"
         assert sum(one.counts["lease_lost"] + one.counts["errors"] for one in crew) == 0
 

