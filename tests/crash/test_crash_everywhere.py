@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import DidNotHappen, Happened, agent, events as ev, tool
@@ -479,15 +480,19 @@ def test_an_engine_that_repeats_a_call_in_doubt_is_caught(crash_everywhere, worl
 
 def test_an_engine_that_finishes_early_is_caught(crash_everywhere, world, monkeypatch, texts):
     """The list says completed as soon as the task is claimed."""
-    from holdfast.core.state import fold
+    from holdfast.engine.logs.log import Log
 
-    right = fold.summarise
+    summarise, begin = holdfast.engine.logs.log.summarise, Log.begin
 
-    def early(summary, log, event, at_us):
-        row = right(summary, log, event, at_us)
+    def early(row):
         return codec.load(codec.dump(row).replace(b'"status":"running"', b'"status":"completed"'), type(row))
 
-    monkeypatch.setattr("holdfast.engine.logs.log.summarise", early)
+    def begun(self, events):
+        write, state = begin(self, events)
+        return replace(write, summary=early(write.summary)), state
+
+    monkeypatch.setattr("holdfast.engine.logs.log.summarise", lambda *given: early(summarise(*given)))
+    monkeypatch.setattr(Log, "begin", begun)
     with pytest.raises(CrashFailed) as failed:
         crash_everywhere(shop_on(world), {"order": 17}, world=world, store="memory:")
     check_problems(failed.value, texts)

@@ -689,7 +689,7 @@ def parents_woken_afterwards(patch):
             self.logs.committer.commit(Group(change.child_ended(self.logs, parent, self.log.name, record.events[-1])))
         return done
 
-    patch.setattr(Execution, "told_relatives", lambda self, record: ())
+    patch.setattr(Execution, "tell_parent", lambda self, entry, draft: None)
     patch.setattr(Execution, "record", in_two_writes)
     _nobody_tells_again(patch)
 
