@@ -249,7 +249,7 @@ OWN = {
     "counts": lambda app, place: nothing([app.counts().tasks]),
     "namespaces": lambda app, place: [one for one in app.namespaces() if one != app.namespace] == [],
     "depths": lambda app, place: [one for one in app.depths() if one.namespace == "a" and app.namespace == "b"] == [],
-    "due": lambda app, place: nothing(app.due()),
+    "due": lambda app, place: nothing(app.due([quick])),
     "doctor": lambda app, place: app.doctor(),
     "expired": lambda app, place: nothing([app.expired().total]),
     "find": lambda app, place: nothing([app.find("lone")]),
