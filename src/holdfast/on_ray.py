@@ -122,7 +122,7 @@ class RayWorkers:
         self._actors += more
         try:
             ray.get([one.ready.remote() for one in more], timeout=READY_SECONDS)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: none of the new actors is left behind
             self._stop(more, 0)
             raise
         self._stop(self._actors[number:], as_seconds(grace, "grace"))

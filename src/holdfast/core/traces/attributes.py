@@ -105,7 +105,7 @@ def reply_of(result: Raw) -> Attributes:
 
 
 def _provider(reply: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
-    """Return whose form a reply has, which is what the convention asks for; empty if it has nobody's.
+    """Return whose form a reply has, which is what the convention asks for; empty if it is neither's.
 
     An endpoint that speaks OpenAI's form counts as openai: the log does not say which server answered.
 

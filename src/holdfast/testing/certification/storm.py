@@ -102,7 +102,7 @@ def crew(url: str, world: World, count: int, seconds: float, where: str = "here"
     them = Crew(url, world, count, seconds, where)
     try:
         yield them
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no process outlives the storm
         them.end(kill=True)
         raise
     them.end()
