@@ -44,40 +44,34 @@ class ForeseenLogs:
         try:
             return self.draft_at_once(name, decide)
         except BlockingIOError:
-            self.read(name)
-            return self.draft_at_once(name, decide, was_read=True)
+            return self.draft_at_once(name, decide, self.read(name))
 
-    def draft_at_once(self, name: str, decide: Decide, *, was_read: bool = False) -> tuple[Write, Foreseen] | None:
-        """Draft without reading anything: BlockingIOError if the log must be read first.
+    def draft_at_once(self, name: str, decide: Decide, fresh: Log | None = None) -> tuple[Write, Foreseen] | None:
+        """Draft without reading anything: BlockingIOError if the log must be read first, which gives `fresh`.
 
-        What was foreseen may be behind. So only a log that `was_read` can say that nothing is asked for.
+        What was foreseen may be behind, or never come. So only a fresh log can say that nothing is asked for.
         """
         with self._lock:
             found = self._logs.get(name)
-            if found is None or (not was_read and self._is_stale(found)):
-                if not was_read:
+            events = None if found is None or self._is_stale(found) else decide(found.log.state)
+            if found is None or not events:
+                if fresh is None:
                     raise BlockingIOError
-                found = self._logs[name] = Foreseen(self._load(name))
-            events = decide(found.log.state)
-            if not events:
-                if was_read:
+                events = decide(fresh.state)
+                if not events:
                     return None
-                raise BlockingIOError
+                found = self._logs[name] = Foreseen(fresh)
             write = found.log.draft(events)
             found.log.foresee(write)
             found.under_way += 1
             return write, found
 
-    def read(self, name: str) -> None:
+    def read(self, name: str) -> Log:
         """Read what is new in a log, or all of it if drafts are under way."""
         with self._lock:
             found = self._logs.get(name)
             known = self._logs.pop(name).log if found is not None and not found.under_way else None
-        log = self._news(known) or self._load(name)
-        with self._lock:
-            found = self._logs.get(name)
-            if found is None or log.head.seq > found.log.head.seq:
-                self._logs[name] = Foreseen(log)
+        return self._news(known) or self._load(name)
 
     def _news(self, known: Log | None) -> Log | None:
         """Return a known log with what is new in it; None if that cannot be had."""

@@ -303,8 +303,8 @@ class LoopExecution(Execution):
             self.tell_parent(entry, foreseen.draft_at_once)
         except BlockingIOError:
             with contextlib.suppress(TaskCollected):
-                await asyncio.to_thread(foreseen.read, parent or "")
-            self.tell_parent(entry, functools.partial(foreseen.draft_at_once, was_read=True))
+                fresh = await asyncio.to_thread(foreseen.read, parent or "")
+                self.tell_parent(entry, functools.partial(foreseen.draft_at_once, fresh=fresh))
 
     def _submit_gathered(self) -> None:
         """Write together what the branches that run now want written."""
