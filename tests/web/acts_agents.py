@@ -1,6 +1,7 @@
 """Agents for `holdfast ui FILE`: questions of every type, a payment whose bank can be asked, and one to start."""
 
 import os
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -38,6 +39,19 @@ def wire(task: Task, euros: int) -> str:
 def greet(task: Task, name: str, loud: bool = False, times: int = 1, tags: list[str] | None = None) -> str:
     """Say hello."""
     return f"{name} {loud} {times} {tags}"
+
+
+@dataclass
+class Trip:
+    seat: Literal["window", "aisle"] = "aisle"
+    nights: int = 1
+
+
+@agent(state=Trip)
+def travels(task: Task) -> str:
+    """Go somewhere."""
+    task.state.nights = 2
+    return task.step(str, task.state.seat, name="book")
 
 
 @agent

@@ -1,5 +1,6 @@
 """Fixtures of the page's tests."""
 
+import contextlib
 import os
 
 import pytest
@@ -18,12 +19,47 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="only in make test-page and make test-all"))
 
 
+def pytest_generate_tests(metafunc):
+    """A module says `OVER = ("sqlite", "postgres")` if its tests hold over both; make test runs them over the first."""
+    if "over" in metafunc.fixturenames:
+        stores = getattr(metafunc.module, "OVER", ("sqlite",))
+        wanted = [one for one in stores if one == "sqlite" or (WHOLE and not metafunc.config.option.quick)]
+        metafunc.parametrize("over", wanted, scope="module")
+
+
+@contextlib.contextmanager
+def address_of(over, folder, request):
+    """The address of a store of one's own."""
+    if over == "sqlite":
+        yield folder / "store.db"
+        return
+    databases = request.getfixturevalue("postgres_databases")
+    url = databases.new()
+    try:
+        yield url
+    finally:
+        databases.drop(url)
+
+
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "store.db"
-    with holdfast.open(path) as app:
+def shared_address(over, tmp_path_factory, request):
+    """The address of a store for all tests of a module, with nothing in it."""
+    with address_of(over, tmp_path_factory.mktemp("page"), request) as given:
+        yield given
+
+
+@pytest.fixture(scope="module")
+def store(shared_address):
+    with holdfast.open(shared_address) as app:
         fill(app)
-    return path
+    return shared_address
+
+
+@pytest.fixture
+def address(over, tmp_path, request):
+    """The address of a store of this test's own, with nothing in it."""
+    with address_of(over, tmp_path, request) as given:
+        yield given
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +71,11 @@ def page(store):
 
 
 @pytest.fixture
-def own(tmp_path):
+def own(address):
     """A page over a store of this test's own, and the app of that store."""
-    path = tmp_path / "store.db"
-    with holdfast.open(path) as app:
+    with holdfast.open(address) as app:
         fill(app)
-        with page_of(path) as opened:
+        with page_of(address) as opened:
             opened.app = app
             yield opened
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from tests.waiting import until
 from tests.web.browser import tab
 from tests.web.test_screens import SCREENS
-from tests.web.world import eventually, page_of
+from tests.web.world import page_of
 
 pytestmark = pytest.mark.page
 MORE = {
@@ -277,4 +278,4 @@ def test_readers_of_screens_are_told_of_the_moment_and_of_each_step(page, browse
         assert "failed try" in opened.locator("li.wrow").first.inner_text()
         opened.keyboard.press("Home")
         assert re.match(r"seq 1 of \d+, created", opened.locator("#seq").get_attribute("aria-valuetext"))
-        eventually(lambda: "seq 1 of" in opened.locator("main [role=status].vh").inner_text())
+        until(lambda: "seq 1 of" in opened.locator("main [role=status].vh").inner_text())

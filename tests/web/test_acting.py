@@ -1,5 +1,7 @@
 """What people do through the API: each act is an event with their name, done once, refused if it is too late."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 import holdfast
@@ -8,6 +10,7 @@ from holdfast.web.access.gate import RIGHTS, Denied, Gate, Person
 from holdfast.web.asgi import ROUTES
 from tests.web.world import ASK, page_of, refunds
 
+OVER = ("sqlite", "postgres")
 WAITING = "refund-A1093"
 
 
@@ -98,6 +101,14 @@ def test_a_failed_task_becomes_pending_and_nothing_runs_here(own):
     assert last(own.app, "import-crm-771").by == "ana"
 
 
+def test_a_task_that_is_resumed_may_get_a_new_deadline(own):
+    status, told = own.act("/tasks/import-crm-771/resume", {"why": "later", "deadline": "2h"})
+    assert status == 200 and told["status"] == "pending"
+    left = own.app.get("import-crm-771").deadline - datetime.now(UTC)
+    assert timedelta(minutes=119) < left <= timedelta(hours=2)
+    assert own.act("/tasks/import-crm-771/resume", {"deadline": "soon"})[0] == 400
+
+
 def test_a_task_is_cancelled_signalled_patched_and_rolled_back_by_name(own):
     assert own.act("/tasks/trip-rome-02/signal", {"name": "go", "value": 1})[0] == 200
     assert own.act("/tasks/trip-rome-02/patch", {"patch": {"set": {"seat": "aisle"}}})[0] == 200
@@ -131,6 +142,13 @@ def test_a_body_that_does_not_fit_is_refused_and_the_page_stays_up(own, body):
     status, told = own.ask("POST", "/api/v1/tasks/trip-rome-02/cancel", body, [("Idempotency-Key", "x")])
     assert status == 400 and told["code"] == "invalid-value"
     assert own.get("/about")["version"]
+
+
+@pytest.mark.parametrize(("value", "status"), [("[" * 63, 200), ("[" * 64, 400), ('"' + "[" * 100 + '"', 200)])
+def test_a_body_may_be_64_deep(own, value, status):
+    body = f'{{"name": "x", "value": {value}{"]" * (value.count("[") if value[0] == "[" else 0)}}}'.encode()
+    found, told = own.ask("POST", "/api/v1/tasks/trip-rome-02/signal", body, [("Idempotency-Key", value[:70])])
+    assert found == status and (status == 200 or "64" in told["detail"])
 
 
 def test_a_body_over_a_megabyte_is_refused(own):

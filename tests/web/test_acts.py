@@ -1,15 +1,18 @@
 """Acts that need code or a form: start a task, ask a destination again, answer a question of any type."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from tests.web.acts_agents import asks, greet, wire
+from tests.waiting import until
+from tests.web.acts_agents import asks, greet, travels, wire
 from tests.web.browser import tab
-from tests.web.world import eventually, page_of
+from tests.web.world import page_of
 
+OVER = ("sqlite", "postgres")
 FILE = str(Path(__file__).with_name("acts_agents.py"))
 
 
@@ -22,20 +25,20 @@ def bank(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def own(tmp_path, bank):
+def own(address, bank):
     """A page that was given a file, over a store with a call in doubt."""
-    path = tmp_path / "store.db"
-    with holdfast.open(path) as app:
+    with holdfast.open(address) as app:
         app.run(wire, {"euros": 44}, id="wire-1", hold=0)
-        with page_of(path, FILE) as opened:
+        with page_of(address, FILE) as opened:
             opened.app = app
             yield opened
 
 
 def test_a_file_lets_the_page_start_tasks_of_its_agents_and_of_no_other(own):
-    assert own.get("/about")["agents"] == ["asks", "greet", "wire"]
+    assert own.get("/about")["agents"] == ["asks", "greet", "travels", "wire"]
     told = {one["name"]: one for one in own.get("/agents")["agents"]}
     assert told["greet"]["about"] == "Say hello." and told["greet"]["input"]["required"] == ["name"]
+    assert told["greet"]["state"] is None and "seat" in json.dumps(told["travels"]["state"])
     status, made = own.act("/tasks", {"agent": "greet", "input": {"name": "ana"}, "id": "g-1"}, key="k")
     assert (status, made["id"], made["status"]) == (200, "g-1", "pending")
     assert own.act("/tasks", {"agent": "greet", "input": {"name": "ana"}, "id": "g-1"}, key="k")[0] == 200
@@ -64,10 +67,14 @@ def test_a_page_without_a_file_starts_nothing_and_says_how(tmp_path):
 def test_a_destination_is_asked_again_and_its_word_settles_the_call(own, bank):
     assert own.get("/about")["reconciles"] == ["transfer"]
     path, body = "/tasks/wire-1/reconcile", {"call": "transfer#1"}
+    assert own.get("/inbox/wire-1/transfer%231")["asked"] == []
     assert own.act(path, body)[1]["waiting"]["kind"] == "doubt", "it can't tell"
     bank.write_text("down")
     status, told = own.act(path, body)
     assert (status, "504 Gateway Timeout" in told["detail"]) == (409, True)
+    said = own.get("/inbox/wire-1/transfer%231")["asked"]
+    wanted = [("ana", "it can't tell"), ("ana", "ConnectionError: 504 Gateway Timeout")]
+    assert [(one["by"], one["told"]) for one in said] == wanted and said[0]["at_ms"] <= said[1]["at_ms"]
     bank.write_text("yes")
     assert own.act(path, body)[1]["status"] == "pending"
     settled = next(one.event for one in own.app.events("wire-1") if one.kind == "step_settled")
@@ -89,6 +96,28 @@ def test_an_answer_of_another_type_is_refused(own, kind, good, bad):
 
 
 @pytest.mark.page
+def test_a_fork_shows_what_the_state_may_hold(own, browser):
+    own.app.run(travels, id="trip-1")
+    own.app.run(greet, {"name": "ana"}, id="greet-1")
+    with tab(browser, own, "/tasks/trip-1?at=2") as opened:
+        opened.get_by_role("button", name="Fork from seq 2").click()
+        help = opened.locator("dialog details.schema")
+        help.get_by_text("The state of travels").wait_for()
+        assert "seat, optional, nights (a whole number), optional" in help.locator("summary").inner_text()
+        help.locator("summary").click()
+        opened.locator("dialog pre", has_text='"window"').wait_for()
+        opened.get_by_label(re.compile("What to change")).fill('{"set": {"seat": "window"}}')
+        opened.get_by_label(re.compile("Id of the new task")).fill("trip-2")
+        opened.get_by_role("button", name="Fork", exact=True).click()
+        opened.locator("h1", has_text="trip-2").wait_for()
+        opened.goto(f"{own.url}/tasks/greet-1?at=2")
+        opened.get_by_role("button", name="Fork from seq 2").click()
+        opened.locator("dialog", has_text="append_facts").wait_for()
+        assert opened.locator("dialog details.schema").count() == 0, "its state is not typed"
+    assert own.app.resume("trip-2", travels).result == "window"
+
+
+@pytest.mark.page
 def test_the_button_asks_again_and_says_what_came_of_it(own, bank, browser):
     with tab(browser, own, "/inbox") as opened:
         card = opened.locator(".card", has_text="wire-1")
@@ -98,6 +127,9 @@ def test_the_button_asks_again_and_says_what_came_of_it(own, bank, browser):
         opened.seen.expected = ("409",)
         card.get_by_role("button", name="Ask again").click()
         card.get_by_role("alert").get_by_text("504 Gateway Timeout").wait_for()
+        card.get_by_text(
+            re.compile(r"Asked from this page: [0-9:]+ by ana, it can't tell; .*504 Gateway Timeout")
+        ).wait_for()
         bank.write_text("no")
         card.get_by_role("button", name="Ask again").click()
         card.locator(".outcome", has_text="The destination was asked").wait_for()
@@ -163,4 +195,4 @@ def test_what_expires_says_when(own, browser):
     own.app.run(asks, {"kind": "any"}, id="soon", expire="2h")
     with tab(browser, own, "/inbox") as opened:
         opened.locator(".card", has_text="soon").get_by_text("the task is cancelled in 1 h 59 m").wait_for()
-    assert eventually(lambda: own.get("/inbox")["entries"])[-1]["expires_ms"]
+    assert until(lambda: own.get("/inbox")["entries"])[-1]["expires_ms"]

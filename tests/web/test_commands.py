@@ -56,6 +56,24 @@ def test_run_and_worker_print_the_address_on_a_page_that_is_up(tmp_path):
         assert f"on the page: {page.url}/workers" in told
 
 
+def test_a_page_in_an_empty_directory_begins_with_a_new_store(tmp_path):
+    told = run(tmp_path, "ui", "--no-open", "--port", "0", "--for", "10ms")
+    assert told.returncode == 0 and (tmp_path / "holdfast.db").exists(), told.stderr
+    (tmp_path / "agents.py").write_text(AGENTS)
+    with page_of(tmp_path / "named.db", str(tmp_path / "agents.py")) as page:
+        assert page.get("/about")["agents"] == ["hello"] and page.get("/tasks")["tasks"] == []
+
+
+@pytest.mark.parametrize("options", [["--store", "typo.db"], ["--store", "beside/holdfast.db"], ["--read-only"]])
+def test_a_page_makes_no_store_that_may_be_a_mistake(tmp_path, options):
+    (tmp_path / "beside").mkdir()
+    with holdfast.open(tmp_path / "beside" / "agents.db") as app:
+        app.run(recap, id="first")
+    told = run(tmp_path, "ui", "--no-open", "--port", "0", "--for", "10ms", *options)
+    assert told.returncode != 0 and "error[not-a-store]" in told.stderr
+    assert not [*tmp_path.glob("*.db"), *tmp_path.glob("beside/holdfast.db")]
+
+
 @pytest.mark.page
 def test_the_demo_ends_by_naming_the_page_and_the_task_on_it(tmp_path):
     done = run(tmp_path, "demo")

@@ -13,17 +13,22 @@ from tests.web.browser import tab
 from tests.web.trip import PDF, booked
 from tests.web.world import crm_import, fill, page_of
 
+OVER = ("sqlite", "postgres")
 TRIP = "/tasks/trip-oslo-14"
 
 
+@agent
+def breaks(task: Task, how: str) -> None:
+    raise ValueError(how)
+
+
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    store = tmp_path_factory.mktemp("contents") / "store.db"
-    with holdfast.open(store) as app:
+def page(shared_address):
+    with holdfast.open(shared_address) as app:
         fill(app)
         booked(app)
         app.run(crm_import, id="import-crm-772")
-        with page_of(store) as opened:
+        with page_of(shared_address) as opened:
             opened.app = app
             yield opened
 
@@ -82,12 +87,35 @@ def test_the_conversation_and_decisions_are_those_of_the_moment(page):
     ]
 
 
+def test_a_result_in_json_is_summarised_and_its_whole_text_is_at_its_address(page):
+    calls = [call for one in page.get(f"{TRIP}/messages")["messages"] for call in one["calls"]]
+    assert [call["brief"] for call in calls] == ["3 items, each with euros, flight"] * 2 + [""]
+    for call in calls:
+        _, _, whole = page.raw("GET", f"/api/v1{call['href']}")
+        assert whole == call["result"]
+
+
+def test_the_same_failure_is_looked_for_among_all_that_failed(tmp_path):
+    """More tasks than one answer looks at have failed in another way since."""
+    with holdfast.open(tmp_path / "s.db", durability="process") as app:
+        for number in range(2):
+            app.run(breaks, {"how": "so"}, id=f"so-{number}")
+        for number in range(52):
+            app.run(breaks, {"how": "other"}, id=f"other-{number}")
+        with page_of(tmp_path / "s.db") as opened:
+            first = opened.get("/tasks/so-1/same-failure")
+            assert (first["tasks"], first["looked_at"]) == ([], 50)
+            rest = opened.get(f"/tasks/so-1/same-failure?after={first['next']}")
+            assert rest == {"tasks": ["so-0"], "looked_at": 4, "next": None}
+
+
 def test_a_failure_has_every_try_and_the_tasks_that_failed_so_too(page):
     found = page.get("/tasks/import-crm-771/steps/search%231")
     assert [one["message"] for one in found["tries"]][:2] == ["503 from api.air"] * 2
     frames = page.get("/tasks/import-crm-771/steps/write_rows%231")["failure"]["frames"]
     assert re.match(r"[^/]*(tests/web/)?world\.py:\d+ in <lambda>", frames[-1]), "no folder of this machine"
-    assert page.get("/tasks/import-crm-771/same-failure")["tasks"] == ["import-crm-772"]
+    same = page.get("/tasks/import-crm-771/same-failure")
+    assert same == {"tasks": ["import-crm-772"], "looked_at": 2, "next": None}
 
 
 def test_digests_are_those_of_the_log(page):
@@ -122,7 +150,8 @@ def test_the_conversation_shows_markdown_as_elements_and_a_call_in_one_frame(pag
         opened.get_by_text("<b>in time</b>").wait_for()
         frame = opened.locator("[data-call=c1]")
         assert (
-            "503 from api.air" in frame.locator(".bad").inner_text() and "SK4035" in frame.locator(".res").inner_text()
+            "503 from api.air" in frame.locator(".bad").inner_text()
+            and "3 items, each with euros, flight" in frame.locator(".res").inner_text()
         )
         assert "approved by ana" in opened.locator("[data-call=c3] .ask").inner_text()
         opened.locator(".msg", has_text="Window or aisle?").wait_for()
@@ -136,11 +165,15 @@ def test_decisions_facts_and_open_questions_lead_to_their_moment(page, browser):
     with tab(browser, page, f"{TRIP}?tab=knowledge") as opened:
         decision = opened.locator(".decision", has_text="which flight?")
         decision.wait_for()
-        assert decision.locator("dd").all_inner_texts() == ["arrives before the meeting", "not taken", "not taken"]
+        assert decision.locator("dd").all_inner_texts() == [
+            "arrives before the meeting",
+            "not taken · arrives 23:10 the day before",
+            "not taken · one stop",
+        ]
         opened.locator(".kv", has_text="cheapest_fare").wait_for()
         opened.locator(".open-questions", has_text="does the office need an invoice?").wait_for()
         decision.get_by_role("button", name=re.compile("seq")).click()
-        opened.locator(".notice.past", has_text="just after decided").wait_for()
+        opened.locator(".notice.past", has_text="just after the event decided").wait_for()
 
 
 @pytest.mark.page

@@ -186,6 +186,26 @@ def test_the_command_refuses_to_listen_off_loopback(tmp_path):
     assert ended.returncode == 2 and "error[web-open]" in ended.stderr
 
 
+def test_only_a_proxy_that_one_named_says_under_which_path_people_see_the_page(tmp_path):
+    store = tmp_path / "store.db"
+    holdfast.open(store).close()
+
+    def shell(page, given):
+        status, _, text = page.raw("GET", "/", headers={"X-Forwarded-Prefix": given})
+        assert status == 200
+        return text
+
+    with page_of(store) as page:
+        assert 'data-base=""' in shell(page, "/tools/holdfast")
+    with page_of(store, "--behind-proxy") as page:
+        told = shell(page, "/tools/holdfast/")
+        assert 'data-base="/tools/holdfast"' in told and 'src="/tools/holdfast/static/' in told
+        status, _, _ = page.raw("GET", "/api/v1/tasks", headers={"X-Forwarded-Prefix": "/tools/holdfast"})
+        assert status == 200
+        for odd in ("//evil.example", "/../x", '/"><script>', "https://evil.example", "/a//b"):
+            assert 'data-base=""' in shell(page, odd), odd
+
+
 def test_a_page_in_a_program_needs_authorize():
     with holdfast.open("memory:") as app, pytest.raises(holdfast.WebOpen, match="authorize"):
         web.asgi(app, authorize=None)

@@ -7,8 +7,9 @@ import pytest
 
 import holdfast
 from holdfast import Task, agent, tool
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import ASK, eventually, page_of, refunds
+from tests.web.world import ASK, page_of, refunds
 
 pytestmark = pytest.mark.page
 
@@ -137,7 +138,7 @@ def test_agents_of_a_list_and_its_ids(hostile, browser):
         while more.count():
             before = opened.locator("td .id").count()
             more.click()
-            eventually(lambda before=before: opened.locator("td .id").count() > before)
+            until(lambda before=before: opened.locator("td .id").count() > before)
         harmless(opened)
         pending = hostile.app.list(status="pending", limit=500)
         assert texts_of(opened, "td .id") == [row.id for row in pending]
@@ -161,7 +162,7 @@ def test_a_step_that_is_opened(hostile, browser, number):
     with tab(browser, hostile, f"/tasks/hostile?step={quote(key, safe='')}") as opened:
         opened.locator(".insp dd").first.wait_for()
         assert texts_of(opened, ".insp h2") == [key]
-        eventually(lambda: json.dumps(STRINGS[number], ensure_ascii=False) in texts_of(opened, ".insp dd"))
+        until(lambda: json.dumps(STRINGS[number], ensure_ascii=False) in texts_of(opened, ".insp dd"))
         harmless(opened)
 
 

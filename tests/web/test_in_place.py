@@ -9,8 +9,10 @@ import pytest
 
 import holdfast
 from holdfast import StatePatch, Task, agent, tool
+from holdfast.cli.demo.world import DemoWorld
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import ASK, eventually, page_of, recap
+from tests.web.world import ASK, page_of, recap
 
 pytestmark = pytest.mark.page
 
@@ -43,10 +45,10 @@ def test_turns_of_a_loop_are_folded_in_the_waterfall_and_open_by_a_press(tmp_pat
             fold.wait_for()
             assert opened.locator(".wrow:not(.lanes)").count() == 5, "the first, the folded, the last three"
             fold.click()
-            eventually(lambda: opened.locator(".wrow:not(.lanes)").count() == 42)
+            until(lambda: opened.locator(".wrow:not(.lanes)").count() == 42)
             assert opened.locator(".turn", has_text=re.compile("^turn 20$")).count() == 1
             fold.click()
-            eventually(lambda: opened.locator(".wrow:not(.lanes)").count() == 5)
+            until(lambda: opened.locator(".wrow:not(.lanes)").count() == 5)
         with tab(browser, page, f"/tasks/loops?step={quote(key, safe='')}") as opened:
             opened.locator(".wrow.on").wait_for()
             assert opened.locator(".wrow:not(.lanes)").count() == 42, "the chosen step is among the folded ones"
@@ -67,7 +69,7 @@ def test_the_steps_of_a_child_open_in_place(tmp_path, browser, size):
         inner.wait_for()
         assert opener.get_attribute("aria-expanded") == "true" and inner.locator(".bar.done").count() == 1
         opener.click()
-        eventually(lambda: inner.count() == 0)
+        until(lambda: inner.count() == 0)
         opener.click()
         inner.get_by_role("button").click()
         opened.locator("h1", has_text=child).wait_for()
@@ -83,10 +85,10 @@ def test_the_common_past_of_two_tasks_is_shown_when_asked_for(tmp_path, browser)
         opened.locator(".band", has_text="6 events in common").wait_for()
         assert opened.locator(".cmp .past").count() == 0
         opened.get_by_role("button", name="show").click()
-        eventually(lambda: opened.locator(".cmp .past").count() == 12)
+        until(lambda: opened.locator(".cmp .past").count() == 12)
         assert [int(one) for one in opened.locator(".cmp .mid").all_inner_texts() if one][:6] == past
         opened.get_by_role("button", name="hide").click()
-        eventually(lambda: opened.locator(".cmp .past").count() == 0)
+        until(lambda: opened.locator(".cmp .past").count() == 0)
 
 
 def test_columns_are_hidden_and_stay_so(tmp_path, browser):
@@ -96,24 +98,63 @@ def test_columns_are_hidden_and_stay_so(tmp_path, browser):
         opened.locator("td .id").wait_for()
         opened.locator("summary", has_text="Columns").click()
         opened.get_by_label("How it went", exact=True).uncheck()
-        eventually(lambda: not opened.locator("td.c-strip").is_visible())
+        until(lambda: not opened.locator("td.c-strip").is_visible())
         assert not opened.locator("th.c-strip").is_visible() and opened.locator("td.c-took").is_visible()
         opened.reload()
         opened.locator("td .id").wait_for()
         assert not opened.locator("td.c-strip").is_visible()
         opened.locator("summary", has_text="Columns").click()
         opened.get_by_label("How it went", exact=True).check()
-        eventually(lambda: opened.locator("td.c-strip").is_visible())
+        until(lambda: opened.locator("td.c-strip").is_visible())
 
 
 def test_an_empty_store_says_how_to_run_the_demo_where_one_may_write(tmp_path, browser):
     holdfast.open(tmp_path / "s.db").close()
     with page_of(tmp_path / "s.db") as page, tab(browser, page) as opened:
-        opened.get_by_text("Run the demo here").wait_for()
+        opened.get_by_role("button", name="Run the demo here").wait_for()
+        assert opened.locator(".statebar, .filter").count() == 0, "there is nothing to count or to filter"
         opened.locator(".cmd", has_text="holdfast demo --ui").wait_for()
     with page_of(tmp_path / "s.db", "--read-only") as page, tab(browser, page) as opened:
         opened.get_by_role("heading", name="No task yet").wait_for()
-        assert opened.get_by_text("Run the demo here").count() == 0
+        assert opened.get_by_text("Run the demo here").count() == opened.get_by_text("holdfast demo").count() == 0
+        assert page.act("/demo", {})[0] == 403
+
+
+def test_the_demo_is_run_in_an_empty_store_by_a_button_and_refused_in_another(tmp_path, browser):
+    store = tmp_path / "s.db"
+    holdfast.open(store).close()
+    with page_of(store) as page, tab(browser, page) as opened:
+        opened.get_by_role("button", name="Run the demo here").click()
+        opened.locator("h1 + .st.running").wait_for()
+        opened.locator("h1:has-text('order-7') + .st.interrupted").wait_for()
+        opened.locator(".wrow", has_text="charge_card").locator(".bar.doubt").wait_for()
+        opened.locator("h1:has-text('order-7') + .st.completed").wait_for()
+        assert DemoWorld(f"{store}-world").count("charge") == 1
+        status, told = page.act("/demo", {})
+        assert (status, told["code"]) == (409, "not-empty") and "holdfast demo --ui" in told["hint"]
+
+
+def test_a_page_that_ends_ends_the_demo_that_it_began(tmp_path):
+    store = tmp_path / "s.db"
+    holdfast.open(store).close()
+    with page_of(store) as page:
+        assert page.act("/demo", {}) == (200, {"task": "order-7"})
+        until(lambda: page.get("/tasks/counts")["by_status"].get("running"))
+    with holdfast.open(store) as app:
+        assert app.get("order-7").interrupted
+        head = app.head("order-7")
+        assert app.verify("order-7").ok and head == app.head("order-7")
+
+
+def test_the_demo_is_not_run_beside_a_file_that_is_not_its_own(tmp_path, browser):
+    store = tmp_path / "s.db"
+    holdfast.open(store).close()
+    (tmp_path / "s.db-world").write_text("mine")
+    with page_of(store) as page, tab(browser, page) as opened:
+        opened.seen.expected = ("400",)
+        opened.get_by_role("button", name="Run the demo here").click()
+        opened.get_by_role("alert").filter(has_text="exists and is not a demo's").wait_for()
+    assert (tmp_path / "s.db-world").read_text() == "mine"
 
 
 AGENT = """

@@ -8,10 +8,22 @@ from holdfast.core import codec
 from tests.web.browser import tab
 from tests.web.world import ASK, page_of
 
+OVER = ("sqlite", "postgres")
+
 
 @tool(effect="once", risk="payment")
 def pay(euros: int) -> str:
     return f"paid-{euros}"
+
+
+@tool(effect="once", risk="payment")
+def pay_much(euros: int, more: dict, share: float) -> str:
+    return "paid"
+
+
+@agent
+def pays_twice_more(task: Task) -> str:
+    return task.call(pay_much, euros=2**53 + 1, more={"each": [2**53 + 1]}, share=2.0)
 
 
 @agent
@@ -42,15 +54,14 @@ def in_doubt_by_a_dead_process(app):
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory):
-    path = tmp_path_factory.mktemp("known") / "store.db"
-    with holdfast.open(path) as app:
+def known(shared_address):
+    with holdfast.open(shared_address) as app:
         app.run(pays_twice, id="two", contract={"constraints": ASK})
         app.approve("two", next(iter(app.inbox("two"))).key, by="ana", why="due")
         app.resume("two", pays_twice)
         app.run(spender, id="dear")
         app.fork("two", at=3, id="two~b", patch=StatePatch(set={"seat": "window"}), by="ben", effects="recorded")
-        with page_of(path) as page:
+        with page_of(shared_address) as page:
             page.app = app
             yield page
 
@@ -81,6 +92,20 @@ def test_a_fork_says_where_it_began_by_whom_and_with_what(known):
     }
 
 
+def test_a_task_says_which_forks_were_made_of_it(known):
+    assert known.get("/tasks/two")["forks"] == {"count": 1, "newest": ["two~b"]}
+    assert known.get("/tasks/two~b")["forks"] == {"count": 0, "newest": []}
+    assert known.get("/tasks/two?at=3")["forks"]["count"] == 0, "not of a moment: forks are of now"
+
+
+def test_a_number_that_a_browser_would_round_is_sent_as_its_text(known):
+    known.app.run(pays_twice_more, id="much", contract={"constraints": ASK})
+    (asked,) = [one for one in known.get("/inbox")["entries"] if one["task"] == "much"]
+    assert asked["exact"] == {"euros": "9007199254740993", "more": '{"each":[9007199254740993]}', "share": "2.0"}
+    (other,) = [one for one in known.get("/inbox")["entries"] if one["task"] == "two"]
+    assert other["exact"] == {}
+
+
 def test_an_error_names_commands_and_no_python(known):
     status, told = known.ask("GET", "/api/v1/tasks/two-not")
     assert (status, told["hint"]) == (404, "to list the tasks of this store: holdfast list")
@@ -93,11 +118,17 @@ def test_a_person_reads_all_of_that(known, browser):
     with tab(browser, known, "/inbox") as opened:
         opened.locator(".card", has_text='earlier in this task: 1 pay, the last gave "paid-10"').wait_for()
         opened.locator(".card", has_text="The last 3 steps used $0.25 each; 3 steps are done.").wait_for()
+        two = opened.locator(".card", has_text="paid-10")
+        two.get_by_role("button", name="Approve 20 euros").wait_for()
+        opened.keyboard.press("a")
+        opened.get_by_role("button", name="Yes, approve pay of 20 euros once").wait_for()
+        opened.keyboard.press("Escape")
         opened.get_by_role("button", name="Cancel the task …").click()
         opened.locator("dialog", has_text="Cancel dear?").wait_for()
         opened.keyboard.press("Escape")
         opened.goto(f"{known.url}/tasks/two?step=pay%231")
         opened.locator(".insp dd", has_text="by ana, after").wait_for()
+        opened.locator(".crumb", has_text="forked once: two~b").wait_for()
         opened.goto(f"{known.url}/compare/two/two~b")
         opened.locator(".head", has_text="at seq 3 by ben").wait_for()
         opened.seen.expected = ("404",)
@@ -107,10 +138,10 @@ def test_a_person_reads_all_of_that(known, browser):
         opened.locator(".card.alone a", has_text="two~b").wait_for()
 
 
-def test_a_call_in_doubt_says_who_announced_it_and_when_that_process_died(tmp_path):
-    with holdfast.open(tmp_path / "s.db") as app:
+def test_a_call_in_doubt_says_who_announced_it_and_when_that_process_died(address):
+    with holdfast.open(address) as app:
         in_doubt_by_a_dead_process(app)
-        with page_of(tmp_path / "s.db") as page:
+        with page_of(address) as page:
             told = page.get("/inbox/wire-7/pay%231")
             assert told["announced"]["holder"]["pid"] == "4711" and told["announced"]["end"] == "killed"
             assert told["announced"]["at_ms"] <= told["announced"]["ended_ms"]

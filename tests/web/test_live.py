@@ -14,9 +14,11 @@ import holdfast
 from holdfast import Task, agent
 from holdfast.cli.demo import agent as demo_agent
 from holdfast.cli.demo.world import DemoWorld
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import eventually, page_of
+from tests.web.world import page_of
 
+OVER = ("sqlite", "postgres")
 TASK = demo_agent.TASK
 
 
@@ -60,6 +62,10 @@ def test_a_killed_process_is_seen_to_die_and_another_to_take_over(tmp_path, brow
         opened.locator(".lane.gone", has_text=f"process {first.pid}").wait_for()
         opened.locator(".over .killed").first.wait_for()
         assert opened.locator(".bar.run.open").count() == 1, "step 6 was announced, and has no outcome"
+        bar, kill = opened.evaluate(
+            "['.bar.run.open', '.over .killed'].map(one => document.querySelector(one).getBoundingClientRect().right)"
+        )
+        assert bar <= kill + 6, "what ran ends with its process"
         second = work(store)
         opened.locator(".wrow", has_text="charge_card").locator(".bar.doubt").wait_for()
         opened.locator("h1:has-text('order-7') + .st.completed").wait_for()
@@ -70,13 +76,78 @@ def test_a_killed_process_is_seen_to_die_and_another_to_take_over(tmp_path, brow
         opened.get_by_role("tab", name=re.compile("Events")).click()
         opened.locator("label", has_text="small write").click()
         wanted = rows_of_the_command_line(store)
-        eventually(lambda: rows_shown(opened) == wanted)
+        until(lambda: rows_shown(opened) == wanted)
         assert "died; the next process continues" in opened.locator("tr.died").inner_text()
         doubted, settled = (opened.locator("tr[data-seq]", has_text=one) for one in ("in doubt", "settled"))
         assert [int(one.first.get_attribute("data-seq")) for one in (doubted, settled)] == sorted(
             seq for seq, verb, _ in wanted if verb in ("in doubt", "settled")
         ), "in doubt, then settled, once each"
         assert opened.evaluate("window.sameDocument") is True, "nothing was loaded anew"
+
+
+PAYS = """
+import os, signal
+from pathlib import Path
+from holdfast import Call, DidNotHappen, Happened, Task, agent, tool
+
+world = Path(os.environ["WORLD"])
+
+def ask(call: Call):
+    return Happened("paid") if world.exists() else DidNotHappen()
+
+@tool(effect="once", reconcile=ask, reconcile_after="500ms")
+def charge(euros: int) -> str:
+    with world.open("a") as file:
+        file.write("charged\\n")
+    if "DIES" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "paid"
+
+@agent
+def pays(task: Task) -> str:
+    task.step(len, "two", name="count")
+    return task.call(charge, euros=44)
+"""
+
+
+@pytest.mark.page
+def test_a_killed_worker_is_seen_to_die_and_another_to_take_over(address, tmp_path, browser):
+    (tmp_path / "pays.py").write_text(PAYS)
+    command = [sys.executable, "-m", "holdfast", "worker", str(tmp_path / "pays.py"), "--store", str(address)]
+    world = tmp_path / "world"
+
+    def worker(**more):
+        told = {**os.environ, "WORLD": str(world), **more}
+        return subprocess.Popen(command, env=told, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    with holdfast.open(address) as app, page_of(address) as page:
+        app.start("pays", id="pays-1")
+        with tab(browser, page, "/tasks/pays-1") as opened:
+            opened.locator("h1 + .st.pending").wait_for()
+            opened.evaluate("window.sameDocument = true")
+            first = worker(DIES="1")
+            assert first.wait(30) == -signal.SIGKILL
+            opened.locator("h1:has-text('pays-1') + .st.interrupted").wait_for()
+            opened.locator(".over .killed").first.wait_for()
+            named = opened.locator(".lane.gone").inner_text()
+            second = worker()
+            try:
+                opened.locator(".wrow", has_text="charge").locator(".bar.doubt").wait_for()
+                opened.locator("h1 + .st.completed").wait_for()
+            finally:
+                second.terminate()
+                second.wait(20)
+            lanes = opened.locator(".lane")
+            assert (
+                lanes.count() == 2
+                and lanes.first.inner_text().startswith(named)
+                and named not in lanes.last.inner_text()
+            )
+            assert opened.evaluate("window.sameDocument") is True, "nothing was loaded anew"
+            head = app.head("pays-1")
+            opened.locator(f"#seq[max='{head}']").wait_for()
+        assert world.read_text() == "charged\n", "once"
+        assert app.get("pays-1").result == "paid" and app.verify("pays-1").ok
 
 
 @agent
@@ -97,9 +168,9 @@ with holdfast.open(sys.argv[1]) as app:
 
 
 @pytest.mark.page
-def test_a_server_that_is_killed_during_a_tail_is_resumed_and_nothing_is_missed_or_doubled(tmp_path, browser):
+def test_a_server_that_is_killed_during_a_tail_is_resumed_and_nothing_is_missed_or_doubled(address, browser):
     kills, events = (20, 1000) if os.environ.get("HOLDFAST_TEST_ALL") == "1" else (3, 300)
-    store = tmp_path / "store.db"
+    store = address
     with holdfast.open(store) as app:
         app.start(ticker, {"events": events, "pause": 3.0 * kills / events}, id="tick")
         with page_of(store) as page:
@@ -113,7 +184,7 @@ def test_a_server_that_is_killed_during_a_tail_is_resumed_and_nothing_is_missed_
                         worker = subprocess.Popen([sys.executable, "-c", WORKER, str(store)])
                     before = app.head("tick")
                     opened.locator(".live:not(.lost)").wait_for()
-                    eventually(lambda before=before: app.head("tick") > before + 3)
+                    until(lambda before=before: app.head("tick") > before + 3)
                     page.process.kill()
                     page.process.wait()
                     opened.locator(".live.lost").wait_for()
@@ -123,7 +194,7 @@ def test_a_server_that_is_killed_during_a_tail_is_resumed_and_nothing_is_missed_
                 opened.locator("h1 + .st.completed").wait_for()
                 head = app.head("tick")
                 opened.locator("h2", has_text=f"{head} events").wait_for()
-                eventually(lambda: seqs_scrolled(opened) == list(range(1, head + 1)))
+                until(lambda: seqs_scrolled(opened) == list(range(1, head + 1)))
         finally:
             if worker is not None:
                 worker.kill()

@@ -16,9 +16,10 @@ from holdfast import Task, agent
 from holdfast.web.feed import Feeds
 from holdfast.web.reading.tasks import MOMENT
 from holdfast.web.requests.site import Settings, Site
+from tests.waiting import until
 from tests.web.browser import tab
 from tests.web.statements import Asking, counted, listening
-from tests.web.world import eventually, fill, page_of, recap
+from tests.web.world import fill, page_of, recap
 
 pytestmark = pytest.mark.page
 
@@ -88,7 +89,7 @@ def test_a_hidden_tab_falls_silent_and_a_shown_one_catches_up(own, browser):
         opened.clock.run_for(1_000)
         opened.locator("#seq").wait_for()
         head = own.app.head("trip-rome-02")
-        eventually(lambda: opened.clock.run_for(100) or opened.locator("#seq").get_attribute("max") == str(head))
+        until(lambda: opened.clock.run_for(100) or opened.locator("#seq").get_attribute("max") == str(head))
         assert asked, "it listens again"
 
 
@@ -195,7 +196,7 @@ def test_values_of_two_megabytes_are_cut_with_a_count_of_what_is_hidden(many, br
         opened.locator("h1.tid").wait_for()
         if tail in ("?tab=conversation", "?step=read%231"):
             opened.locator("main").get_by_text("1.9 MB in all").first.wait_for()
-        assert eventually(lambda: opened.locator("main").evaluate("one => one.textContent.length")) < 40_000
+        assert until(lambda: opened.locator("main").evaluate("one => one.textContent.length")) < 40_000
 
 
 @pytest.mark.parametrize("path", ["", "/steps", "/rows", "/messages", "/steps/read%231"])

@@ -1,23 +1,34 @@
 """A page over all namespaces: one list with the namespace of each task, and a whole page for each of them."""
 
+import contextlib
+import json
+import os
 import subprocess
 import sys
+import threading
 from urllib.parse import quote
 
 import pytest
 
 import holdfast
-from holdfast.web.namespaces import OVERVIEW
+from holdfast.web import namespaces
+from holdfast.web.access.gate import Gate, Person
+from holdfast.web.namespaces import OVERVIEW, NamespacesApp
+from holdfast.web.reading import everywhere
+from holdfast.web.requests.shapes import PageCall
+from holdfast.web.requests.site import Settings, Site
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import eventually, page_of, recap, refunds
+from tests.web.world import page_of, recap, refunds
 
+OVER = ("sqlite", "postgres")
 ASK = {"human_in_the_loop": {"required_for_risk_levels": ["payment"]}}
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory):
+def many(shared_address):
     """A store in which one id stands for three tasks: of acme, of blue, and of no namespace."""
-    path = tmp_path_factory.mktemp("tenants") / "store.db"
+    path = shared_address
     for name in ("acme", "blue", ""):
         with holdfast.open(path, namespace=name) as app:
             app.run(recap, {"n": 1}, id="recap-1", user=f"ana-{name or 'none'}")
@@ -42,6 +53,8 @@ def test_the_list_has_the_tasks_of_all_and_of_which_each_is(many):
     assert [one["id"] for one in many.get("/tasks?q=namespace:acme")["tasks"]] == ["acme!recap-1"]
     assert [one["id"] for one in many.get("/tasks?q=status:waiting%20namespace:blue")["tasks"]] == ["blue!refund-1"]
     assert many.get("/tasks?q=namespace:acme%20status:waiting")["tasks"] == []
+    left = many.get("/tasks?q=agent!=recap")
+    assert ([one["id"] for one in left["tasks"]], left["next"], left["looked_at"]) == (["blue!refund-1"], None, 4)
 
 
 def test_pages_of_the_list_follow_each_other_without_a_gap(many):
@@ -67,6 +80,88 @@ def test_numbers_are_those_of_all_namespaces(many):
     assert ["namespace", "blue"] in many.get("/words")["words"]
     assert {one["id"] for one in many.get("/search?q=recap")["tasks"]} == {"acme!recap-1", "blue!recap-1", "recap-1"}
     assert many.get("/about")["rights"] == ["look"] and many.get("/money")["today"]
+
+
+def test_the_inbox_is_that_of_all_oldest_first_and_is_decided_below(address):
+    path = address
+    for name in ("blue", "acme", ""):
+        with holdfast.open(path, namespace=name) as app:
+            app.run(refunds, {"order": name, "euros": 5}, id="refund-1", contract={"constraints": ASK})
+    with page_of(path, "--all-namespaces") as page:
+        told = page.get("/inbox")
+        found = [(one["task"], one["namespace"], one["local"], one["commands"]) for one in told["entries"]]
+        assert found == [
+            ("blue!refund-1", "blue", "refund-1", []),
+            ("acme!refund-1", "acme", "refund-1", []),
+            ("refund-1", "-", "refund-1", []),
+        ]
+        assert told["more"] is False
+        (own,) = page.ask("GET", "/ns/acme/api/v1/inbox")[1]["entries"]
+        assert {name: own[name] for name in own if name not in ("task", "commands")} == {
+            name: told["entries"][1][name] for name in own if name not in ("task", "commands")
+        }
+
+
+def test_the_audit_is_that_of_all_and_its_pages_follow_each_other_without_a_gap(many):
+    whole = many.get("/audit?limit=500")
+    assert whole["next"] is None and [one["at_ms"] for one in whole["acts"]] == sorted(
+        (one["at_ms"] for one in whole["acts"]), reverse=True
+    )
+    assert {(one["task"], one["namespace"], one["local"]) for one in whole["acts"]} >= {
+        ("acme!recap-1", "acme", "recap-1"),
+        ("blue!recap-1", "blue", "recap-1"),
+        ("recap-1", "-", "recap-1"),
+    }
+    found, after = [], ""
+    while after is not None:
+        part = many.get(f"/audit?limit=1&after={quote(after, safe='')}")
+        found += [(one["task"], one["seq"]) for one in part["acts"]]
+        after = part["next"]
+    assert sorted(found) == sorted((one["task"], one["seq"]) for one in whole["acts"])
+    only = many.get("/audit?namespace=acme")["acts"]
+    assert only and {one["namespace"] for one in only} == {"acme"}
+    _, _, lines = many.raw("GET", "/api/v1/audit/export")
+    saved = [json.loads(line) for line in lines.splitlines()]
+    assert [(one["task"], one["seq"]) for one in saved] == [(one["local"], one["seq"]) for one in whole["acts"]]
+    assert {one["namespace"] for one in saved} == {"", "acme", "blue"}
+
+
+def test_queues_and_workers_are_those_of_all(address):
+    path = address
+    for name in ("acme", "blue", ""):
+        with holdfast.open(path, namespace=name) as app:
+            app.start("recap", id="later", queue="mail")
+    with page_of(path, "--all-namespaces") as page, holdfast.open(path, namespace="blue") as app:
+        worker = app.worker([refunds], queues=["mail"])
+        serving = threading.Thread(target=worker.run)
+        serving.start()
+        until(lambda: page.get("/workers")["workers"])
+        told = page.get("/workers")
+        assert [(one["pid"], one["namespaces"]) for one in told["workers"]] == [(os.getpid(), ["blue"])]
+        queues = [(one["namespace"], one["queue"], one["ready"], one["served"]) for one in told["queues"]]
+        assert queues == [("", "mail", 1, False), ("acme", "mail", 1, False), ("blue", "mail", 1, True)]
+        assert all(one["oldest_ms"] for one in told["queues"]) and page.get("/queues")["queues"] == told["queues"]
+        worker.stop()
+        serving.join(20)
+
+
+def test_namespaces_beyond_those_that_are_listed_are_counted_and_can_be_filtered_by(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespaces, "MOST_NAMESPACES", 2)
+    path = tmp_path / "store.db"
+    for name in ("acme", "blue", "red"):
+        with holdfast.open(path, namespace=name) as app:
+            app.start("recap", id="one")
+    with contextlib.ExitStack() as stack, holdfast.open(path) as app:
+        site = Site(app, Settings(store=str(path), namespace=""), None)
+        opened = lambda name: stack.enter_context(holdfast.open(path, namespace=name))  # noqa: E731
+        NamespacesApp(site, Gate(None, lambda scope: None, None), opened)
+        ana = Person("ana", ("look",))
+        ask = lambda **query: PageCall(site, ana, {}, {name: [text] for name, text in query.items()})  # noqa: E731
+        told = everywhere.counts(ask()).body
+        assert (told["tasks"], told["left_out"]) == (2, 1)
+        assert [one["namespace"] for one in everywhere.tasks(ask()).body["tasks"]] == ["blue", "acme"]
+        assert [one["id"] for one in everywhere.tasks(ask(q="namespace:red")).body["tasks"]] == ["red!one"]
+        assert everywhere.tasks(ask(q="namespace:nowhere")).body["tasks"] == []
 
 
 def test_below_it_lies_the_page_of_each_which_knows_nothing_of_the_others(many):
@@ -110,13 +205,16 @@ def test_with_a_namespace_it_is_refused(tmp_path):
 def test_in_a_browser_the_list_leads_into_the_page_of_a_namespace_and_back(many, browser):
     with tab(browser, many) as opened:
         opened.locator("td .sub", has_text="acme").wait_for()
-        assert opened.locator(".nav a").all_inner_texts() == ["Tasks"]
+        with holdfast.open(many.store, namespace="blue") as app:
+            app.run(refunds, {"order": "A2", "euros": 7}, id="refund-2", contract={"constraints": ASK})
+        waiting = len(many.get("/inbox")["entries"])  # other tests of this module may have decided one
+        until(lambda: opened.locator(".nav a").all_inner_texts() == ["Tasks", f"Inbox\n{waiting}", "Workers", "Audit"])
         with holdfast.open(many.store, namespace="acme") as app:
             app.run(recap, {"n": 1}, id="recap-2")
         opened.locator("td .id", has_text="recap-2").wait_for()
         opened.get_by_label("Filter", exact=True).fill("namespace:acme")
         opened.keyboard.press("Enter")
-        eventually(lambda: sorted(opened.locator("td .id").all_inner_texts()) == ["recap-1", "recap-2"])
+        until(lambda: sorted(opened.locator("td .id").all_inner_texts()) == ["recap-1", "recap-2"])
         opened.locator("td .id", has_text="recap-1").click()
         opened.locator("h1", has_text="recap-1").wait_for()
         assert "/ns/acme/tasks/recap-1" in opened.url
@@ -125,3 +223,17 @@ def test_in_a_browser_the_list_leads_into_the_page_of_a_namespace_and_back(many,
         opened.locator("text=Inbox is empty").wait_for()
         opened.get_by_role("link", name="all namespaces").click()
         opened.locator("td .sub", has_text="blue").first.wait_for()
+        opened.get_by_role("link", name="Workers").first.click()
+        opened.locator("text=No worker is alive").wait_for()
+        opened.get_by_role("link", name="Audit").first.click()
+        opened.locator("td", has_text="refund-1").first.locator(".sub", has_text="blue").wait_for()
+        opened.get_by_label("Filter", exact=True).fill("namespace:acme")
+        opened.keyboard.press("Enter")
+        until(lambda: set(opened.locator("td .sub").all_inner_texts()) == {"acme"})
+        opened.get_by_role("link", name="Inbox").first.click()
+        card = opened.locator(".card", has_text="refund-2")
+        card.locator("b", has_text="blue").wait_for()
+        assert card.get_by_role("button").count() == 0, "it is decided on its own page"
+        card.get_by_role("link", name="Decide …").click()
+        opened.get_by_role("button", name="Approve 7 euros").wait_for()
+        assert "/ns/blue/inbox/refund-2/approval/" in opened.url

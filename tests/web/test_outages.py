@@ -12,9 +12,10 @@ import pytest
 import holdfast
 from holdfast import Task, agent
 from tests.postgres_server import Server, binaries
+from tests.waiting import until
 from tests.web.browser import tab
 from tests.web.test_live import seqs_scrolled
-from tests.web.world import eventually, fill, page_of, recap
+from tests.web.world import fill, page_of, recap
 
 pytestmark = pytest.mark.page
 AWAY = ("503", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
@@ -88,9 +89,9 @@ def test_a_stopped_postgresql_is_a_banner_and_after_its_start_nothing_is_missed_
                 opened.locator(".notice.bad").wait_for(state="detached")
             assert worker.wait(60) == 0
             opened.locator("h1 + .st.completed").wait_for(timeout=20_000)
-            head = eventually(lambda: app.head("tick"))
+            head = until(lambda: app.head("tick"))
             opened.locator("h2", has_text=f"{head} events").wait_for()
-            eventually(lambda: seqs_scrolled(opened) == list(range(1, head + 1)))
+            until(lambda: seqs_scrolled(opened) == list(range(1, head + 1)))
             assert opened.evaluate("window.sameDocument") is True
 
 

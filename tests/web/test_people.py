@@ -15,10 +15,11 @@ import holdfast
 from holdfast import events as ev
 from holdfast.cli import main as cli_main
 from holdfast.web.asgi import API, ROUTES
+from tests.waiting import until
 from tests.web import world
 from tests.web.browser import tab
 from tests.web.test_reading import cli
-from tests.web.world import eventually, fill, page_of, recap
+from tests.web.world import fill, page_of, recap
 
 pytestmark = pytest.mark.page
 
@@ -30,7 +31,7 @@ def worker(store):
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with holdfast.open(store) as app:
-            eventually(app.workers, 20)
+            until(app.workers, 20)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
@@ -98,11 +99,11 @@ def test_each_act_of_the_inbox_says_what_came_of_it(own, browser, name, served):
         act(card)
         card.locator(".outcome").wait_for()
         if served:
-            eventually(lambda: own.app.get(id).status == status, 20)
+            until(lambda: own.app.get(id).status == status, 20)
             by = [getattr(one.event, "by", "") for one in own.app.events(id, after=seq)]
-            assert by[0] == "ana" and "took it after" in eventually(lambda: told(card, "took it after")), by
+            assert by[0] == "ana" and "took it after" in until(lambda: told(card, "took it after")), by
         else:
-            told_now = eventually(lambda: told(card, "no worker is running"), 20)
+            told_now = until(lambda: told(card, "no worker is running"), 20)
             assert "the task is pending" in told_now and own.app.get(id).status == "pending"
 
 
@@ -204,7 +205,7 @@ def test_what_both_tell_is_the_same(page, store):
     asked = cli(store, "inbox", "--json")
     assert len(asked) == len(entries) == 5
     for one in asked:
-        same(one, entries[one["task"], one["kind"], one["key"]], ("commands",))
+        same(one, entries[one["task"], one["kind"], one["key"]], ("commands", "exact"))
     for one, two in zip(cli(store, "audit", "--json"), page.get("/audit")["acts"], strict=False):
         same(one, two, ("value",))
     same(cli(store, "verify", id, "--json"), page.get(f"/tasks/{id}/verify"))

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -10,8 +11,12 @@ import pytest
 
 import holdfast
 from holdfast import StatePatch, Task, agent, report_usage
+from holdfast.engine.reading.describe import process_name
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import eventually, fill, page_of
+from tests.web.world import fill, page_of
+
+OVER = ("sqlite", "postgres")
 
 
 @agent
@@ -25,8 +30,8 @@ def talks(task: Task) -> None:
 
 
 @pytest.fixture
-def own(tmp_path):
-    path = tmp_path / "store.db"
+def own(address):
+    path = address
     with holdfast.open(path) as app:
         fill(app)
         app.user("ana").patch(StatePatch(set={"seat": "aisle"}), by="ben")
@@ -75,7 +80,7 @@ def test_money_is_of_the_day_and_of_the_task_that_spent_it(own):
 
 
 @pytest.mark.page
-def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
+def test_a_worker_is_named_with_its_machine_and_a_dead_one_with_the_tasks_it_held(own, tmp_path, browser):
     slow = tmp_path / "slow.py"
     slow.write_text(
         "import time\nfrom holdfast import Task, agent\n\n@agent\ndef slow(task: Task) -> None:\n"
@@ -84,15 +89,39 @@ def test_a_dead_worker_is_named_with_the_tasks_it_held(own, tmp_path):
     own.app.start("slow", id="slow-1", queue="bulk")
     lonely = next(one for one in own.get("/workers")["queues"] if one["queue"] == "bulk")
     assert lonely["ready"] == 1 and lonely["oldest_ms"]
+    assert {one["queue"]: one["served"] for one in own.get("/queues")["queues"]}["bulk"] is False
     command = [sys.executable, "-m", "holdfast", "worker", str(slow), "--queue", "bulk", "--store", str(own.path)]
     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        alive = eventually(lambda: [one for one in own.get("/workers")["workers"] if one["busy"]], 20)
+        alive = until(lambda: [one for one in own.get("/workers")["workers"] if one["busy"]], 20)
         assert alive[0]["queues"] == ["bulk"] and alive[0]["pid"] == worker.pid
+        queues = own.get("/queues")["queues"]
+        assert next(one for one in queues if one["queue"] == "bulk")["served"] is True
+        assert [{**one, "served": None} for one in queues] == [
+            {**one, "served": None} for one in own.get("/workers")["queues"]
+        ]
+        holder = own.get("/tasks/slow-1")["holder"]
+        assert holder["machine"] == socket.gethostname()
+        called = process_name(alive[0]["holder"])  # its pid; a server knows no pids of its workers
+        assert holder["pid"] == called
+        with tab(browser, own, "/tasks/slow-1") as opened:
+            told = f"process {called} on {socket.gethostname()}"
+            opened.locator(".meta", has_text=told).wait_for()
+            opened.locator(".lane", has_text=told).wait_for()
         worker.send_signal(signal.SIGKILL)
         worker.wait(10)
-        dead = eventually(lambda: own.get("/workers")["dead"], 20)
-        assert [(one["pid"], one["tasks"]) for one in dead] == [(str(worker.pid), 1)]
+        dead = until(lambda: own.get("/workers")["dead"], 20)
+        assert [(one["pid"], one["machine"], one["tasks"]) for one in dead] == [(called, socket.gethostname(), 1)]
+        assert own.get("/workers")["gone"] == [], "it is told of once"
+        own.app.cancel("slow-1", by="ben")
+        subprocess.run([*command, "--drain"], check=True, capture_output=True, timeout=60)
+        assert own.get("/workers")["dead"] == []
+        gone = own.get("/workers")["gone"]
+        assert [(one["pid"], one["machine"], one["agents"], one["queues"]) for one in gone] == [
+            (str(worker.pid), socket.gethostname(), ["slow"], ["bulk"])
+        ]
+        with tab(browser, own, "/workers") as opened:
+            opened.locator("tr.dead", has_text=str(worker.pid)).locator(".st", has_text="gone").wait_for()
     finally:
         worker.kill()
         worker.wait(10)
@@ -121,7 +150,7 @@ def test_limits_of_queues_and_schedules_of_workers_are_shown(own, tmp_path, brow
     assert own.get("/workers")["schedules"] == []
     worker = subprocess.Popen([sys.executable, str(program), str(own.path)])
     try:
-        found = eventually(lambda: own.get("/workers")["schedules"], 20)
+        found = until(lambda: own.get("/workers")["schedules"], 20)
         now_ms = own.get("/workers")["now_ms"]
         assert [(one["name"], one["agent"], one["zone"], one["queue"]) for one in found] == [
             ("weekly/report", "report", "Europe/Oslo", "mail")
@@ -164,7 +193,7 @@ def test_an_act_on_many_is_for_the_number_that_was_shown(own):
     assert (status, told["code"], told["details"]["found"]) == (409, "count-changed", 6), "one more was there before"
     status, job = own.act("/bulk", {**body, "expected": 6}, key="once")
     assert status == 200 and job["total"] == 6
-    done = eventually(lambda: (found := own.get(f"/bulk/{job['job']}"))["over"] and found)
+    done = until(lambda: (found := own.get(f"/bulk/{job['job']}"))["over"] and found)
     assert (done["done"], done["refused"]) == (6, 0)
     assert own.act("/bulk", {**body, "expected": 6}, key="once")[1]["job"] == job["job"], "the same key, the same job"
     ended = [one for one in own.app.events("d-3") if one.kind == "task_cancelled"]
@@ -178,7 +207,7 @@ def test_an_act_on_many_is_for_the_number_that_was_shown(own):
 def test_what_can_not_be_changed_is_counted_and_does_not_stop_the_others(own):
     ids = ["recap-standup-1117", "import-crm-771"]
     job = own.act("/bulk", {"verb": "resume", "q": "", "ids": ids, "expected": 2})[1]["job"]
-    done = eventually(lambda: (found := own.get(f"/bulk/{job}"))["over"] and found)
+    done = until(lambda: (found := own.get(f"/bulk/{job}"))["over"] and found)
     assert (done["done"], done["refused"], done["why"][0]["task"]) == (2, 1, "recap-standup-1117")
     assert own.app.get("import-crm-771").status == "pending"
     assert own.ask("GET", "/api/v1/bulk/nope")[0] == 404
@@ -209,13 +238,13 @@ def test_filters_are_chips_and_a_view_is_kept(own, browser):
         opened.locator("td .id").first.wait_for()
         opened.get_by_label("Filter", exact=True).fill("status:waiting agent:refunds")
         opened.keyboard.press("Enter")
-        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["refund-A1093"])
+        until(lambda: opened.locator("td .id").all_inner_texts() == ["refund-A1093"])
         assert opened.locator(".chip").count() == 2
         opened.get_by_role("button", name="Save view").click()
         opened.get_by_label("Remove agent:refunds").click()
-        eventually(lambda: opened.locator("td .id").count() == 4)
+        until(lambda: opened.locator("td .id").count() == 4)
         opened.locator(".views button").click()
-        eventually(lambda: opened.locator("td .id").count() == 1)
+        until(lambda: opened.locator("td .id").count() == 1)
         opened.reload()
         opened.locator(".views button", has_text="status:waiting agent:refunds").wait_for()
 
@@ -248,7 +277,7 @@ def test_a_key_finds_tasks_steps_words_and_commands(own, browser):
         opened.get_by_label("Task id, step or command").fill("treas")
         opened.get_by_role("option", name=re.compile("filter by agent")).wait_for()
         opened.keyboard.press("Enter")
-        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["wire-0098"])
+        until(lambda: opened.locator("td .id").all_inner_texts() == ["wire-0098"])
         opened.locator("h1").click()
         opened.keyboard.press("/")
         opened.get_by_label("Task id, step or command").fill("threads")

@@ -9,11 +9,13 @@ import jsonpatch
 import pytest
 
 import holdfast
-from holdfast import StatePatch, Task, agent
+from holdfast import StatePatch, Task, agent, tool
 from holdfast.web.reading.tasks import MOMENT
+from tests.waiting import until
 from tests.web.browser import tab
-from tests.web.world import ASK, eventually, fill, page_of, recap, refunds
+from tests.web.world import ASK, fill, page_of, recap, refunds
 
+OVER = ("sqlite", "postgres")
 SCREENS = {
     "/": "td .id",
     "/tasks/refund-A1093": ".wrow",
@@ -29,6 +31,10 @@ SCREENS = {
 }
 
 
+ELSE_WAITING = ["wire-0098", "trip-rome-02", "triage-inc-5521"]
+"""What waits in the world, but for the refund."""
+
+
 @pytest.mark.page
 @pytest.mark.parametrize("size", ["wide", "phone"])
 def test_every_screen_opens_without_an_error_and_fits_the_width(page, browser, size):
@@ -41,11 +47,36 @@ def test_every_screen_opens_without_an_error_and_fits_the_width(page, browser, s
 
 
 @pytest.mark.page
+def test_the_chosen_tab_is_in_sight_on_a_phone(page, browser):
+    for name in ("conversation", "events"):
+        with tab(browser, page, f"/tasks/recap-standup-1117?tab={name}", size="phone") as opened:
+            chosen = opened.locator(".tabs [aria-selected=true]")
+            chosen.wait_for()
+
+            def in_sight(one=chosen):
+                box = one.bounding_box()
+                return box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+            until(in_sight)
+
+
+@pytest.mark.page
+def test_no_two_letters_are_drawn_as_another_sign(page, browser):
+    """The font for code would draw `!=` as one sign: what is approved must be read letter by letter."""
+    with tab(browser, page, "/inbox") as opened:
+        opened.locator(".card .args dd").first.wait_for()
+        found = opened.evaluate(
+            "[...document.querySelectorAll('body *')].map(one => getComputedStyle(one).fontVariantLigatures)"
+        )
+    assert len(found) > 50 and set(found) == {"none"}
+
+
+@pytest.mark.page
 def test_counts_are_the_filter_and_keys_open_a_task(page, browser):
     with tab(browser, page) as opened:
         opened.locator("td .id").first.wait_for()
         opened.get_by_role("button", name=re.compile("^failed")).click()
-        eventually(lambda: opened.locator("td .id").all_inner_texts() == ["import-crm-771"])
+        until(lambda: opened.locator("td .id").all_inner_texts() == ["import-crm-771"])
         assert "status%3Afailed" in opened.url
         opened.keyboard.press("j")
         opened.keyboard.press("Enter")
@@ -54,7 +85,18 @@ def test_counts_are_the_filter_and_keys_open_a_task(page, browser):
         opened.get_by_label("Filter", exact=True).fill("cost>3")
         opened.keyboard.press("Enter")
         opened.seen.expected = ("400",)
-        opened.locator(".notice", has_text="no index serves").wait_for()
+        opened.locator(".notice", has_text="can't be filtered by 'cost>3'").wait_for()
+        assert opened.get_by_text("Reading tasks").count() == opened.locator("td .id").count() == 0
+        assert opened.get_by_label("Filter", exact=True).input_value() == "", "it is a chip now"
+        opened.get_by_label("Filter", exact=True).focus()
+        for left in (1, 0):
+            opened.evaluate("document.querySelector('.chip button').click()")
+            until(lambda wanted=left: opened.locator(".chip").count() == wanted)
+        assert opened.evaluate("document.activeElement.name") == "q", "what goes away takes no focus with it"
+        opened.get_by_label("Filter", exact=True).fill("status:waiting agent!=refunds")
+        opened.keyboard.press("Enter")
+        opened.locator(".chip", has_text="agent ≠ refunds").wait_for()
+        until(lambda: sorted(opened.locator("td .id").all_inner_texts()) == sorted(ELSE_WAITING))
 
 
 @pytest.mark.page
@@ -140,13 +182,12 @@ def five_tasks(app):
     return ["trip-rome-02", "loops", "long", "long~2", "guest"]
 
 
-def test_the_slider_shows_what_the_task_knew_at_any_seq(tmp_path, browser):
+def test_the_slider_shows_what_the_task_knew_at_any_seq(address, browser):
     """For 40 random moments of five tasks the document on the page equals that of `app.at`."""
-    store = tmp_path / "store.db"
     chance = random.Random(7)
-    with holdfast.open(store) as app:
+    with holdfast.open(address) as app:
         ids = five_tasks(app)
-        with page_of(store) as page:
+        with page_of(address) as page:
             for id in ids:
                 with tab(browser, page, f"/tasks/{id}") as opened:
                     opened.locator(".slider").wait_for()
@@ -155,7 +196,7 @@ def test_the_slider_shows_what_the_task_knew_at_any_seq(tmp_path, browser):
                         opened.locator("#seq").fill(str(seq))
                         opened.locator("h2", has_text=re.compile(f"^State at seq {seq}$")).wait_for()
                         wanted = json.loads(json.dumps(app.at(id, seq).to_dict(sections=MOMENT), default=str))
-                        eventually(lambda at=opened, doc=wanted: document(at) == doc)
+                        until(lambda at=opened, doc=wanted: document(at) == doc)
                         assert opened.locator("#seq").get_attribute("aria-valuetext").startswith(f"seq {seq} of ")
 
 
@@ -193,7 +234,144 @@ def test_a_difference_is_marked_with_its_sign_and_its_writer(page, browser):
         assert added.locator(".src").inner_text() == f"seq {seq}"
 
 
+@agent
+def plans(task: Task) -> None:
+    task.plan(["look", "choose", "pay", "tell"])
+    task.done("look")
+    task.flag("urgent")
+    task.question("which card?")
+    task.plan(["look", "pay", "thank", "tell"])
+    task.done("pay")
+    task.flag("late")
+    task.wait("leave")
+
+
+@pytest.mark.page
+def test_each_step_of_a_plan_each_flag_and_question_says_which_event_wrote_it(own, browser):
+    own.app.run(plans, id="plans")
+    found = [(one.kind, one.seq, one.event) for one in own.app.events("plans")]
+    second = [seq for kind, seq, _ in found if kind == "plan_set"][1]
+    paid = [seq for kind, seq, _ in found if kind == "plan_step_done"][1]
+    late = [seq for kind, seq, _ in found if kind == "flag_raised"][1]
+    asked = next(seq for kind, seq, _ in found if kind == "question_opened")
+    with tab(browser, own, "/tasks/plans?tab=state") as opened:
+        plan = opened.locator("section", has=opened.get_by_role("heading", name="Plan"))
+        plan.locator(".kv > div").nth(3).wait_for()
+        wrote = plan.locator(".src").all_inner_texts()
+        assert len(wrote) == 4 and wrote[1:3] == [f"seq {paid}", f"seq {second}"], wrote
+        opened.locator(".solo", has_text="late").locator(".src", has_text=f"seq {late}").wait_for()
+        opened.locator(".solo", has_text="which card?").locator(".src", has_text=f"seq {asked}").wait_for()
+
+
+@pytest.mark.page
+def test_the_view_is_paused_by_a_person_and_catches_up(own, browser):
+    with tab(browser, own, "/tasks/trip-rome-02") as opened:
+        opened.locator(".live:has-text('Live')").click()
+        opened.locator(".live", has_text="Paused").wait_for()
+        head = own.app.head("trip-rome-02")
+        asked = []
+        opened.on("request", lambda one: asked.append(one.url))
+        own.app.signal("trip-rome-02", "while-paused", 1, by="ben")
+        opened.get_by_role("tab", name=re.compile("Events")).click()
+        opened.locator("table.events").wait_for()
+        assert opened.locator("#seq").count() == 0 and opened.locator("h2", has_text=f"{head} events").count() == 1
+        assert not [one for one in asked if "stream" in one]
+        opened.get_by_role("link", name="Inbox").first.click()
+        opened.locator(".card").first.wait_for()
+        assert opened.locator(".live", has_text="Paused").count() == 1, "on every screen, until it is resumed"
+        opened.go_back()
+        opened.locator(".live", has_text="Paused").click()
+        opened.locator(".live:has-text('Live')").wait_for()
+        opened.locator("h2", has_text=f"{own.app.head('trip-rome-02')} events").wait_for()
+
+
+@pytest.mark.page
+def test_keys_go_from_turn_to_turn(own, browser):
+    own.app.run(looper, id="loops")
+    first = {}
+    for one in own.get("/tasks/loops/steps")["steps"]:
+        first.setdefault(one["turn"], one["first"])
+    with tab(browser, own, "/tasks/loops?at=1") as opened:
+        opened.locator(".notice.past").wait_for()
+        for turn in (1, 2, 3):
+            opened.keyboard.press("]")
+            opened.locator(".notice.past", has_text=f"seq {first[turn]} of").wait_for()
+        opened.keyboard.press("[")
+        opened.locator(".notice.past", has_text=f"seq {first[2]} of").wait_for()
+
+
+@pytest.mark.page
+def test_the_past_says_what_the_task_waited_for(own, browser):
+    own.app.approve("refund-A1093", next(iter(own.app.inbox("refund-A1093"))).key, by="ben")
+    waits = next(one.seq for one in own.app.events("refund-A1093") if one.kind == "task_suspended")
+    with tab(browser, own, f"/tasks/refund-A1093?at={waits}") as opened:
+        opened.locator(".notice.past", has_text="It waited for this: approval? refund#1").wait_for()
+        opened.keyboard.press("ArrowLeft")
+        opened.locator(".notice.past", has_text=f"seq {waits - 1} of").wait_for()
+        until(lambda: opened.get_by_text("It waited for this").count() == 0)
+
+
+@pytest.mark.page
+def test_an_address_that_names_nothing_says_so(own, browser):
+    head = own.app.head("recap-standup-1117")
+    with tab(browser, own, f"/tasks/recap-standup-1117?at={head + 40}") as opened:
+        opened.locator(".card.alone", has_text=f"has no seq {head + 40}").wait_for()
+        assert f"Its log goes from 1 to {head}" in opened.locator(".card.alone").inner_text()
+    with tab(browser, own, "/inbox/trip-rome-02/question/other") as opened:
+        opened.locator("main", has_text="Nothing is asked here").get_by_role("link", name="trip-rome-02").click()
+        opened.locator("h1 + .st.waiting").wait_for()
+
+
+@pytest.mark.page
+def test_a_fork_says_what_of_the_typed_change_is_wrong(own, browser):
+    with tab(browser, own, "/tasks/recap-standup-1117?at=6") as opened:
+        opened.locator(".notice.past").wait_for()
+        opened.keyboard.press("f")
+        opened.get_by_label(re.compile("What to change")).fill("{oops")
+        opened.get_by_role("button", name="Fork", exact=True).click()
+        opened.locator("dialog .notice", has_text="What to change is not JSON").wait_for()
+        opened.seen.expected = ("400",)
+        opened.get_by_label(re.compile("What to change")).fill('{"sett": {}}')
+        opened.get_by_role("button", name="Fork", exact=True).click()
+        opened.locator("dialog .notice", has_text="A patch has no section 'sett'").wait_for()
+
+
+@pytest.mark.page
+def test_a_tab_says_that_its_server_was_updated(own, browser):
+    with tab(browser, own, "/inbox") as opened:
+        opened.locator(".card").first.wait_for()
+        assert opened.get_by_role("button", name="Load again").count() == 0
+
+        def newer(route):
+            answer = route.fetch()
+            route.fulfill(response=answer, headers={**answer.headers, "holdfast-page": "another"})
+
+        opened.route("**/api/v1/tasks**", newer)
+        opened.keyboard.press("g")
+        opened.keyboard.press("t")
+        opened.locator(".notice", has_text="This page was updated on the server").wait_for()
+        opened.get_by_role("button", name="Load again").wait_for()
+
+
 # The inbox
+
+
+@tool(effect="once", risk="payment")
+def pay(to: str, euros: int) -> str:
+    return "paid"
+
+
+@agent
+def pays(task: Task) -> str:
+    return task.call(pay, to="p\u0430ypal, \u043f\u0440\u0438\u0432\u0435\u0442", euros=3)
+
+
+@pytest.mark.page
+def test_letters_that_look_like_others_are_marked_in_what_is_approved(own, browser):
+    own.app.run(pays, id="pays", contract={"constraints": ASK})
+    with tab(browser, own, "/inbox") as opened:
+        opened.locator(".card", has_text="pays").locator(".args .risk", has_text="mixed scripts").wait_for()
+        assert opened.locator(".args .risk").count() == 1, "words in one script, whichever, are not marked"
 
 
 def test_an_approval_needs_two_presses_and_only_the_first_of_two_people_decides(own, browser):
@@ -252,7 +430,7 @@ def test_a_question_is_answered_and_the_entry_says_what_came_of_it(own, browser)
         card.get_by_label("Answer").fill("one stop is fine")
         card.get_by_role("button", name="Answer").click()
         card.locator(".outcome", has_text="Answered").wait_for()
-        card.get_by_text("no worker is running").wait_for()
+        card.locator(".risk", has_text="no worker is running").wait_for()
     assert next(one.value for one in own.app.describe("trip-rome-02") if one.verb == "answered") == "one stop is fine"
 
 
@@ -309,7 +487,7 @@ def test_a_task_of_ten_thousand_events_draws_few_rows_and_reaches_every_moment(t
             opened.locator(".statep h2", has_text="State at seq 5000").wait_for()
             opened.get_by_role("button", name="JSON").click()
             wanted = json.loads(json.dumps(app.at("long", 5000).to_dict(sections=MOMENT), default=str))
-            eventually(lambda: document(opened) == wanted)
+            until(lambda: document(opened) == wanted)
             opened.get_by_role("tab", name=re.compile("Events")).click()
             opened.locator("table.events").wait_for()
             assert opened.locator("tr[data-seq]").count() < 400
@@ -350,6 +528,7 @@ def test_a_fork_is_compared_with_where_it_came_from(own, browser):
     own.app.resume("recap-2", recap)
     with tab(browser, own, "/compare/recap-standup-1117/recap-2") as opened:
         opened.locator(".cmp .band", has_text="6 events in common").wait_for()
+        assert opened.locator(".kv > div", has_text="steps").last.inner_text().split() == ["steps", "4", "→", "4"]
         assert opened.locator(".cmp .band.first").count() == 1
         opened.keyboard.press("n")
         opened.locator(".cmp .on").first.wait_for()

@@ -17,18 +17,22 @@ VARIES = re.compile(
 )
 
 
+# Marks of time move on while a task waits, so they are left out of the very text in which they stand.
+SAID = """() => {
+  const axes = [...document.querySelectorAll("main .over")].map(one => one.innerText);
+  return axes.reduce((text, one) => text.replace(one, " "), document.querySelector("main").innerText);
+}"""
+
+
 def words(opened):
     """What a screen says, without what differs from run to run; waits until it says no more."""
     before = ""
     for _ in range(40):
-        said = opened.locator("main").inner_text()
+        said = opened.evaluate(SAID)
         if said == before and "Reading" not in said and "checking" not in said:
             break
         before = said
         opened.wait_for_timeout(150)
-    axes = opened.locator("main .over").all_inner_texts()
-    for one in axes:
-        said = said.replace(one, " ")
     return [one for one in re.split(r"\s+", VARIES.sub(" ", said)) if one not in ("", "\u2013")]
 
 

@@ -29,6 +29,7 @@ REPLIES = [
     },
     {"role": "assistant", "content": "Booked: SK4035 and Hotel Bryggen."},
 ]
+AGAINST = {"DY641": "arrives 23:10 the day before", "AF1274": "one stop"}
 broken = [1]
 
 
@@ -65,7 +66,7 @@ def book_trip(task: Task, to: str) -> str | None:
     if task.turn == 2:
         task.fact("cheapest_fare", "198 EUR", source="search_flights")
         task.state.seat = task.ask("Window or aisle?", name="seat")
-        task.decide("which flight?", "SK4035", why="arrives before the meeting", options=["SK4035", "DY641", "AF1274"])
+        task.decide("which flight?", "SK4035", why="arrives before the meeting", options=AGAINST)
         task.question("does the office need an invoice?")
         task.stage("booking")
     reply = task.step(model, task.messages.window(max_tokens=8_000), name="model")

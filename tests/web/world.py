@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -229,14 +228,3 @@ def page_of(store, *options, env=None, login=True, file=None):
         process.stdout.close()
         process.stderr.close()
         cache.cleanup()
-
-
-def eventually(check, seconds=40.0):
-    """What a condition gives once it holds."""
-    until = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < until, "it did not come to that"
-        time.sleep(0.02)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, quote, unquote
 
 from anyio import CapacityLimiter, to_thread
@@ -40,6 +41,7 @@ from holdfast.web.requests.shapes import (
     PatchAct,
     PlainAct,
     ReconcileAct,
+    ResumeAct,
     RollbackAct,
     SettleAct,
     SignalAct,
@@ -49,6 +51,9 @@ from holdfast.web.requests.shapes import (
 from holdfast.web.requests.site import Settings, Site
 
 API = "/api/v1"
+VERSION = "holdfast-page"
+"""The header that names the page's files: a tab that has others says that the server was updated."""
+
 MOST_BODY_BYTES = 1024 * 1024
 READERS = 8
 PACKED_FROM_BYTES = 16 * 1024
@@ -131,6 +136,7 @@ ROUTES = (
     PageRoute("GET", f"{API}/compare", "look", tasks.compare),
     PageRoute("GET", f"{API}/inbox", "look", inbox.entries),
     PageRoute("GET", f"{API}/workers", "look", places.workers),
+    PageRoute("GET", f"{API}/queues", "look", places.queues),
     PageRoute("GET", f"{API}/inbox/{{task}}/{{call}}", "look", inbox.known),
     PageRoute("GET", f"{API}/audit", "look", places.audit),
     PageRoute("GET", f"{API}/audit/export", "look", places.audit_export),
@@ -138,13 +144,14 @@ ROUTES = (
     PageRoute("GET", f"{API}/bulk", "admin", bulk.count),
     PageRoute("GET", f"{API}/bulk/{{job}}", "admin", bulk.progress),
     PageRoute("POST", f"{API}/tasks", "steer", acts.start, StartAct),
+    PageRoute("POST", f"{API}/demo", "steer", acts.demo, PlainAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/reconcile", "answer", acts.reconcile, ReconcileAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/answer", "answer", acts.answer, AnswerAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/approve", "answer", acts.approve, ApprovalAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/reject", "answer", acts.reject, ApprovalAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/settle", "answer", acts.settle, SettleAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/budget", "steer", acts.budget, BudgetAct),
-    PageRoute("POST", f"{API}/tasks/{{id}}/resume", "steer", acts.resume, PlainAct),
+    PageRoute("POST", f"{API}/tasks/{{id}}/resume", "steer", acts.resume, ResumeAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/cancel", "steer", acts.cancel, PlainAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/rollback", "steer", acts.rollback, RollbackAct),
     PageRoute("POST", f"{API}/tasks/{{id}}/signal", "steer", acts.signal, SignalAct),
@@ -206,6 +213,7 @@ class PageApp:
             )
             if self.site.settings.debug:
                 raise
+        answer.headers[VERSION] = page.version_of_files()
         for name, value in page.HEADERS.items():
             answer.headers.setdefault(name, value)
         await answer(scope, receive, send)
@@ -264,7 +272,20 @@ class PageApp:
         else:
             parts = self._feeds.tasks(who, last or call.text("after"))
         shown = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(parts, media_type="text/event-stream", headers=shown)
+        return _EventStream(parts, media_type="text/event-stream", headers=shown)
+
+
+class _EventStream(StreamingResponse):
+    """Frames for as long as the client listens, on any server.
+
+    Some servers say that they follow version 2.4 of ASGI, and raise nothing when a frame goes to a client that has
+    left. Below that version the response asks the server whether the client is there.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asking = {**scope, "asgi": {**scope.get("asgi", {}), "spec_version": "2.3"}}
+        async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):
+            await super().__call__(asking, receive, send)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

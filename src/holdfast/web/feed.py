@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -65,21 +65,22 @@ class Feeds:
             self._readers = CapacityLimiter(8)
         return await to_thread.run_sync(make, limiter=self._readers)
 
-    async def task(self, person: str, id: str, after: int) -> AsyncIterator[bytes]:
+    async def task(self, person: str, id: str, after: int) -> AsyncGenerator[bytes, None]:
         """What is new in a task's log after a seq, in order, each event once, and whether its worker is alive."""
         with self._counted(person):
             feed = self._tasks.get(id)
             if feed is None:
                 feed = self._tasks[id] = TaskFeed(self, id)
-            async with self.pulse.listening():
-                async for part in feed.stream(after):
+            async with self.pulse.listening(), contextlib.aclosing(feed.stream(after)) as parts:
+                async for part in parts:
                     yield part
 
-    async def tasks(self, person: str, cursor: str) -> AsyncIterator[bytes]:
+    async def tasks(self, person: str, cursor: str) -> AsyncGenerator[bytes, None]:
         """Tasks whose rows change, and how many there are."""
         with self._counted(person):
-            async for part in self.pulse.stream(cursor):
-                yield part
+            async with contextlib.aclosing(self.pulse.stream(cursor)) as parts:
+                async for part in parts:
+                    yield part
 
     @property
     def pulse(self) -> Pulse:
@@ -178,7 +179,7 @@ class TaskFeed(_Shared):
         self.holder: dict[str, Any] = {}
         self._groups: OrderedDict[int, asyncio.Task[tuple[int, bytes]]] = OrderedDict()
 
-    async def stream(self, after: int) -> AsyncIterator[bytes]:
+    async def stream(self, after: int) -> AsyncGenerator[bytes, None]:
         """Everything after a seq, in groups, for as long as one listens."""
         yield RETRY
         told: dict[str, Any] = {}
@@ -238,7 +239,7 @@ class TaskFeed(_Shared):
         if row is None:
             raise TaskNotFound(self.id)
         dead = self.site.app.is_interrupted(row)
-        return {"status": row.status, "holder": shown.holder_json(row.holder), "interrupted": dead}
+        return {"status": row.status, "holder": shown.holder_json(self.site, row.holder), "interrupted": dead}
 
     async def _group(self, after: int) -> tuple[int, bytes]:
         """The next events after a seq, up to 500, written out once for all who are at the same place."""
@@ -262,8 +263,8 @@ class TaskFeed(_Shared):
         def told(went: Waterfall) -> dict[str, Any]:
             changed = {*_touched(events, went, after)}
             rows = [tasks.step_row(row) for key, row in went.rows.items() if key in changed]
-            more = {"steps": rows, "lanes": tasks.lanes(went), "stages": list(went.stages)}
-            return {**more, "header": tasks.header(app, app.get(self.id), went, is_now=True)}
+            more = {"steps": rows, "lanes": tasks.lanes(self.site, went), "stages": list(went.stages)}
+            return {**more, "header": tasks.header(self.site, app.get(self.id), went, is_now=True)}
 
         data = {
             "rows": [shown.row_of(app, one) for one in events],
@@ -291,7 +292,7 @@ class Pulse(_Shared):
         self.numbers: dict[str, Any] = {}
         self._cursor = ""
 
-    async def stream(self, cursor: str) -> AsyncIterator[bytes]:
+    async def stream(self, cursor: str) -> AsyncGenerator[bytes, None]:
         """Changes after a cursor, gathered for a moment, and numbers when they change."""
         yield RETRY
         told: dict[str, Any] = {}
@@ -339,7 +340,7 @@ class Pulse(_Shared):
         cursor = app.watch().cursor  # of all namespaces
         if cursor == self._cursor and not self.numbers.get("by_status", {}).get("running"):
             return None
-        if self.site.spread():
+        if self.site.spread().sites:
             self._cursor = cursor
             return {**everywhere.counted(self.site), "place": cursor}
         waiting = self.numbers.get("inbox", 0)

@@ -1,7 +1,7 @@
-"""A page over every namespace of a store (`holdfast ui --all-namespaces`): one list, and a whole page for each of them.
+"""A page over every namespace of a store (`holdfast ui --all-namespaces`): one of all, and a whole page for each.
 
 The page of a namespace lies below `/ns/{name}`, that of tasks without one below `/ns/-`. It is the page that
-`--namespace` gives. What lies above them lists tasks of all. See decision 0105.
+`--namespace` gives. What lies above them lists tasks, inbox, workers and audit of all. See decision 0105.
 """
 
 from __future__ import annotations
@@ -17,13 +17,25 @@ from holdfast import App
 from holdfast.web.access.gate import Denied, Gate, Scope
 from holdfast.web.asgi import API, ROUTES, PageApp, PageRoute, Receive, Send
 from holdfast.web.reading.everywhere import HANDLERS, UNNAMED, named
-from holdfast.web.requests.site import Site
+from holdfast.web.requests.site import Site, Spread
 
 MOST_NAMESPACES = 200
+"""How many are listed together, by name. Any other has its own page, and can be filtered by; the page says so."""
+
 MOST_PAGES = 256
 NAMES_SECONDS = 2.0
 
-_SHARED = ("/", "/static/{version}/{name}", "/healthz", f"{API}/session", f"{API}/link", f"{API}/stream")
+_SHARED = (
+    "/",
+    "/inbox",
+    "/workers",
+    "/audit",
+    "/static/{version}/{name}",
+    "/healthz",
+    f"{API}/session",
+    f"{API}/link",
+    f"{API}/stream",
+)
 OVERVIEW = (
     *(one for one in ROUTES if one.path in _SHARED),
     *(PageRoute("GET", f"{API}{path}", "look", handler) for path, handler in HANDLERS.items()),
@@ -62,7 +74,7 @@ class NamespacesApp:
         self._gate, self._open_app = gate, open_app
         self._pages: OrderedDict[str, PageApp] = OrderedDict()
         self._lock = threading.Lock()
-        site.spread = self._sites
+        site.spread, site.site_of = self._spread, self._site_of
         self._overview = PageApp(site, gate, OVERVIEW)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,9 +93,16 @@ class NamespacesApp:
                 self._pages.popitem(last=False)
             return made
 
-    def _sites(self) -> list[Site]:
-        names = self.site.kept("namespaces", NAMES_SECONDS, self.site.app.namespaces)
-        return [self._page(name).site for name in names[:MOST_NAMESPACES]]
+    def _names(self) -> list[str]:
+        return self.site.kept("namespaces", NAMES_SECONDS, self.site.app.namespaces)
+
+    def _spread(self) -> Spread:
+        names = self._names()
+        sites = tuple(self._page(name).site for name in names[:MOST_NAMESPACES])
+        return Spread(sites, max(0, len(names) - MOST_NAMESPACES))
+
+    def _site_of(self, namespace: str) -> Site | None:
+        return self._page(namespace).site if namespace in self._names() else None
 
 
 def _inside(scope: Scope) -> tuple[str, Scope] | None:

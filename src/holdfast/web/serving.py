@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import signal
 import socket
 import urllib.error
@@ -20,9 +21,9 @@ from msgspec import Struct
 from holdfast import App
 from holdfast.core.errors import HoldfastError, InvalidValue, WebOpen
 from holdfast.engine.reading import values
-from holdfast.web.access.gate import Gate, Person, is_loopback, own_hosts
+from holdfast.web.access.gate import Gate, Person, Scope, is_loopback, own_hosts
 from holdfast.web.access.sessions import LEAST_TOKEN_LENGTH, Sessions
-from holdfast.web.asgi import API, PageApp
+from holdfast.web.asgi import API, PageApp, Receive, Send
 from holdfast.web.namespaces import NamespacesApp
 from holdfast.web.requests.site import Known, Settings, Site
 
@@ -116,12 +117,22 @@ class PageServer:
     """A page that listens. It ends with Ctrl-C or SIGTERM, or after so many seconds; streams are closed then."""
 
     def __init__(
-        self, made: PageApp | NamespacesApp, listening: socket.socket, url: str, seconds: float | None = None
+        self,
+        made: PageApp | NamespacesApp,
+        listening: socket.socket,
+        url: str,
+        seconds: float | None = None,
+        *,
+        behind_proxy: bool = False,
     ) -> None:
         self.url = url
         self._listening, self._seconds = listening, seconds
         config = uvicorn.Config(
-            made, log_level="warning", timeout_graceful_shutdown=1, lifespan="off", access_log=False
+            Prefixed(made) if behind_proxy else made,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+            lifespan="off",
+            access_log=False,
         )
         self._server = uvicorn.Server(config)
 
@@ -137,6 +148,7 @@ class PageServer:
 
     async def _run(self, ready: Callable[[], None]) -> None:
         serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        serving.add_done_callback(_look)
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.01)
         if self._server.started:
@@ -145,6 +157,30 @@ class PageServer:
             await asyncio.wait([serving], timeout=self._seconds)
             self._server.should_exit = True
         await serving
+
+
+def _look(ended: asyncio.Task[None]) -> None:
+    """Look at how the server ended, or asyncio reports a signal that the loop has handed on already."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+class Prefixed:
+    """A page as people see it through a proxy that takes the first part of the path away (X-Forwarded-Prefix)."""
+
+    def __init__(self, made: PageApp | NamespacesApp) -> None:
+        self._made = made
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
+        if _PREFIX.fullmatch(given):
+            raw = scope.get("raw_path") or quote(scope["path"]).encode()
+            moved = {"path": given + scope["path"], "raw_path": given.encode() + raw}
+            scope = {**scope, "root_path": given + scope.get("root_path", ""), **moved}
+        await self._made(scope, receive, send)
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 
 
 def shown_url(host: str, port: int) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.command import by_option, command
 from holdfast.cli.completion import files
-from holdfast.cli.environment import Environment
+from holdfast.cli.environment import DEFAULT, Environment, stores_beside
 from holdfast.core.errors import InvalidValue, StoreReadOnly
 
 if TYPE_CHECKING:
+    from holdfast.cli.demo.here import DemoHere
     from holdfast.web.asgi import PageApp
     from holdfast.web.namespaces import NamespacesApp
     from holdfast.web.requests.site import Known
@@ -63,7 +65,7 @@ def ui_(
     from holdfast.engine.reading import values
     from holdfast.web import serving
     from holdfast.web.access.gate import is_loopback
-    from holdfast.web.requests.site import Settings
+    from holdfast.web.requests.site import Known, Settings
 
     if link_only:
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
@@ -75,22 +77,29 @@ def ui_(
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
     serving.check_host(host, token, behind_proxy=behind_proxy)
+    makes = not read_only and _makes_store(environment, target)
     settings = Settings(
         store=environment.shown,
         namespace=environment.namespace,
-        read_only=_is_read_only(environment) or read_only,
+        read_only=_is_read_only(environment, makes=makes) or read_only,
         by=by,
         login="token" if token else "link",
         loopback=is_loopback(host),
         debug=environment.debug,
     )
-    with serving.listen(host, port) as listening:
+    alone = not all_namespaces and not environment.namespace
+    demo = _demo(environment) if alone and settings.loopback and not settings.read_only else None
+    known = Known(known.agents, known.tools, None if demo is None else demo.begin)
+    with ExitStack() as stack:
+        listening = stack.enter_context(serving.listen(host, port))
+        if demo is not None:
+            stack.callback(demo.end)
         bound = listening.getsockname()[1]
         tenants = environment.tenant if all_namespaces else None
         made = serving.page_app(
             environment.app(), settings, host, bound, token=token, names=names, known=known, tenants=tenants
         )
-        server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts)
+        server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts, behind_proxy=behind_proxy)
         _serve(environment, made, server, opens=not no_open)
 
 
@@ -108,12 +117,28 @@ def _known(environment: Environment, target: str | None) -> Known:
     return Known({one.name: one for one in chosen}, agents.tools_of(target))
 
 
-def _is_read_only(environment: Environment) -> bool:
+def _demo(environment: Environment) -> DemoHere | None:
+    """The demo that a person can begin on the page, where the store is a file."""
+    if environment.path is None:
+        return None
+    from holdfast.cli.demo.here import DemoHere
+
+    return DemoHere(environment.path)
+
+
+def _makes_store(environment: Environment, target: str | None) -> bool:
+    """Whether the page may begin with a new store: tasks can be started there, or no one has named another."""
+    if environment.path is None or os.path.exists(environment.path):
+        return False
+    return target is not None or (environment.url == DEFAULT and not stores_beside(environment.path))
+
+
+def _is_read_only(environment: Environment, *, makes: bool) -> bool:
     """Whether the store's file may only be read: then the page only shows."""
     from holdfast.web import serving
 
     try:
-        environment.app(url=serving.page_url(environment.url))
+        environment.app(make=makes, url=serving.page_url(environment.url))
     except StoreReadOnly:
         environment.looks = True
         return True

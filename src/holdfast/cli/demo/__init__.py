@@ -67,8 +67,9 @@ def demo(ctx: click.Context, path: str, as_json: bool, with_page: bool, no_open:
         else:
             _conclude(app, path, facts)
         if page is not None:
-            say("\nThe page stays up until Ctrl-C.")
-            page.wait()
+            with suppress(KeyboardInterrupt):  # from the moment in which it says so
+                say("\nThe page stays up until Ctrl-C.")
+                page.wait()
     if not (facts["once"] and facts["intact"]):
         ctx.exit(1)
 

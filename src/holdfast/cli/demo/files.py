@@ -36,6 +36,15 @@ def cleared(path: str) -> Generator[DemoWorld, None, None]:
         os.close(file)
 
 
+def fresh_world(store: str) -> DemoWorld:
+    """The world beside a store, with nothing in it. Refuses a file that no demo has made."""
+    world = DemoWorld(f"{store}-world")
+    if world.path.exists() and not _is_ours(world.path):
+        raise _taken(str(world.path))
+    world.path.unlink(missing_ok=True)
+    return world
+
+
 def _refuse_strangers(path: str, world: DemoWorld) -> None:
     """Refuse files that no demo has made, before anything is opened that opening could change."""
     if world.path.exists() and not _is_ours(world.path):

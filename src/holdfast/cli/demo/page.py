@@ -10,7 +10,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 
 from holdfast.core.errors import HoldfastError
@@ -48,8 +48,7 @@ class WatchedPage:
 
     def wait(self) -> None:
         """Stay up until Ctrl-C, or until the page ends."""
-        with suppress(KeyboardInterrupt):
-            self._process.wait()
+        self._process.wait()
 
 
 @contextmanager

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import click
 from msgspec import Raw
 
 from holdfast import App, events as ev
+from holdfast.cli.show import event_lines
 from holdfast.cli.show.formatting import length, shown
+from holdfast.cli.show.style import out_look
 from holdfast.engine.reading import values
-from holdfast.engine.reading.steps import StepState
+from holdfast.engine.reading.describe import describe
 from holdfast.engine.reading.values import LoggedEvent
 
 Say = Callable[[str], None]
@@ -45,8 +46,9 @@ class Story:
             case ev.StepStarted(key=key, name=name):
                 self._say(f"{self._number(key):>3}  {name:<15} announced before it is made: it must not happen twice")
             case ev.StepCompleted(key=key, name=name):
-                took = _took(self._app.step(record.log, key))
-                self._say(cut(f"{self._number(key):>3}  {name:<15} {took:>8}   {self._shown(record.event.result)}"))
+                line = describe(record, self._app.fetch)
+                took = length(line.took_us)
+                self._say(cut(f"{self._number(key):>3}  {name:<15} {took:>8}   {shown(line.value)}"))
                 self._done.add(key)
             case ev.StepFailed(key=key, name=name, failure=failure):
                 failed = f"{self._number(key):>3}  {name:<15} failed: {failure.type}: {failure.message}"
@@ -87,49 +89,15 @@ class Story:
 
 
 def timeline(app: App, id: str, ends: Mapping[int, str]) -> Iterator[str]:
-    """A task's log, a line each; `ends` says what befell a process after its last event, by seq."""
-    took = {step.after: _took(step) for step in app.steps(id)}
-    began_us = app.get(id).created_at.timestamp() * 1_000_000
-    yield f"{'seq':>4} {'seconds':>8}  {'event':<15} {'about':<17} {'took':>8}   value"
+    """A task's log, as `holdfast log` shows it; `ends` says what befell a process after its last event, by seq."""
+    look = out_look()
+    style = look._replace(width=min(look.width or WIDTH, WIDTH))
+    began_us = next(app.events(id, limit=1)).at_us
+    yield event_lines.heading(style)
     for record in app.events(id):
-        about, value = _told(record.event, app)
-        prefix = f"{record.seq:>4} {(record.at_us - began_us) / 1_000_000:>8.3f}"
-        yield cut(f"{prefix}  {record.kind:<15} {about:<17} {took.get(record.seq, ''):>8}   {value}".rstrip())
+        yield from event_lines.lines_of(record, describe(record, app.fetch), style, began_us)
         if record.seq in ends:
-            yield click.style(f"{'':>13}  {ends[record.seq]}", fg="red")
-
-
-def _took(step: StepState) -> str:
-    return length(step.raw.ended_us - step.raw.started_us) if step.raw.ended_us else ""
-
-
-def _told(event: ev.Event, app: App) -> tuple[str, str]:
-    """Return the subject of an event, and its value."""
-
-    def plain(value: Any) -> str:
-        return shown(values.unpack(value, app.fetch)) if isinstance(value, Raw) else ""
-
-    match event:
-        case ev.TaskCreated(agent=agent, input=input):
-            return agent, " ".join(f"{name}={plain(raw)}" for name, raw in input.items())
-        case ev.TaskClaimed(holder=holder):
-            return f"process {holder.partition('-')[0]}", ""
-        case ev.StepDoubted(key=key, why=why):
-            return key, why
-        case ev.StepSettled(key=key, by=by):
-            return key, f"{by}: it happened, {plain(event.result)}" if event.happened else f"{by}: it did not happen"
-        case ev.StepFailed(key=key) | ev.AttemptFailed(key=key):
-            return key, event.failure.message
-        case ev.DecisionMade(question=question, why=why):
-            return question, f"{plain(event.choice)}, {why}"
-        case ev.PlanSet(steps=steps):
-            return "", ", ".join(steps)
-        case ev.PlanStepDone(step=step):
-            return step, ""
-        case _:
-            about = next((getattr(event, name) for name in ("key", "name", "stage") if hasattr(event, name)), "")
-            value = next((getattr(event, name) for name in ("value", "result") if hasattr(event, name)), None)
-            return about, plain(value)
+            yield click.style(f"{'':>15}  {ends[record.seq]}", fg="red")
 
 
 def _name(key: str) -> str:

@@ -25,11 +25,13 @@ from holdfast.web.requests.shapes import (
     PatchAct,
     PlainAct,
     ReconcileAct,
+    ResumeAct,
     RollbackAct,
     SettleAct,
     SignalAct,
     StartAct,
 )
+from holdfast.web.requests.site import DestinationAnswer
 
 LOOKED_BACK = 50
 """How many of the last events are looked at for who was first."""
@@ -95,9 +97,23 @@ def reconcile(call: PageCall) -> PageAnswer:
 
     def act(app: App, id: str, by: str) -> TaskState:
         asked = next((one for one in app.inbox(id) if given.call in (one.key, one.name)), None)
-        return app.reconcile(id, given.call, call.site.known.tools.get("" if asked is None else asked.tool), by=by)
+        tool = None if asked is None else call.site.known.tools.get(asked.tool)
+        try:
+            found = app.reconcile(id, given.call, tool, by=by)
+        except HoldfastError as error:
+            if asked is not None and error.__cause__ is not None:  # it was asked, and raised
+                _heard(call, asked.key, by, f"{type(error.__cause__).__name__}: {error.__cause__}")
+            raise
+        if asked is not None and any(one.key == asked.key and one.kind == asked.kind for one in app.inbox(id)):
+            _heard(call, asked.key, by, "it can't tell")
+        return found
 
     return _done(call, given, given.call, act)
+
+
+def _heard(call: PageCall, key: str, by: str, told: str) -> None:
+    at_ms = call.app.clock.now_us() // 1000
+    call.site.heard(call.at["id"], key, DestinationAnswer(at_ms=at_ms, by=by, told=told))
 
 
 def start(call: PageCall) -> PageAnswer:
@@ -113,6 +129,18 @@ def start(call: PageCall) -> PageAnswer:
     )
 
 
+def demo(call: PageCall) -> PageAnswer:
+    """Run the demo in this store, in processes of its own: an agent is killed, and another process continues."""
+    call.read(PlainAct)
+    check_may_act(call)
+    begin = call.site.known.demo
+    if begin is None:
+        raise Denied(403, "not-allowed", "The demo can't be run on this page.", "Run it beside: holdfast demo --ui")
+    if call.app.counts().tasks:
+        raise Denied(409, "not-empty", "This store has tasks.", "Give the demo a store of its own: holdfast demo --ui")
+    return PageAnswer(call.site.once(call.person.id, call.key, lambda: {"task": begin()}))
+
+
 def budget(call: PageCall) -> PageAnswer:
     """Allow a task more."""
     given = call.read(BudgetAct)
@@ -126,8 +154,8 @@ def budget(call: PageCall) -> PageAnswer:
 
 def resume(call: PageCall) -> PageAnswer:
     """Make a failed or quarantined task pending for workers. It is not executed here."""
-    given = call.read(PlainAct)
-    return _done(call, given, "", lambda app, id, by: app.reopen(id, by=by, why=given.why))
+    given = call.read(ResumeAct)
+    return _done(call, given, "", lambda app, id, by: app.reopen(id, by=by, why=given.why, deadline=given.deadline))
 
 
 def cancel(call: PageCall) -> PageAnswer:
@@ -194,19 +222,24 @@ def _done(
 
 def _once(call: PageCall, act: Callable[[], TaskState], id: str, about: str = "") -> PageAnswer:
     app = call.app
-    if not call.key:
-        raise InvalidValue("an act needs an Idempotency-Key", hint="send a new random one with each act")
-    if call.site.settings.read_only:
-        raise Denied(403, "read-only", "This page was opened with --read-only.", "Use the command that it shows.")
+    check_may_act(call)
 
     def once() -> dict[str, Any]:
         try:
             found = act()
         except (InvalidEvent, TaskFinished) as error:
             raise _first(app, id, about, error) from None
-        return call.site.went(found.id, lambda went: tasks.header(app, found, went, is_now=True))
+        return call.site.went(found.id, lambda went: tasks.header(call.site, found, went, is_now=True))
 
     return PageAnswer(call.site.once(call.person.id, call.key, once))
+
+
+def check_may_act(call: PageCall) -> None:
+    """Refuse an act without a key, and every act of a page that only shows."""
+    if not call.key:
+        raise InvalidValue("an act needs an Idempotency-Key", hint="send a new random one with each act")
+    if call.site.settings.read_only:
+        raise Denied(403, "read-only", "This page was opened with --read-only.", "Use the command that it shows.")
 
 
 def _first(app: App, id: str, about: str, error: HoldfastError) -> Exception:

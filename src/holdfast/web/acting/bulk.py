@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.core.errors import HoldfastError, InvalidValue
 from holdfast.web.access.gate import Denied
+from holdfast.web.acting.acts import check_may_act
 from holdfast.web.requests.filters import filters_of
 from holdfast.web.requests.shapes import BulkAct, PageAnswer, PageCall
 
@@ -36,10 +37,7 @@ class BulkJob:
 def begin(call: PageCall) -> PageAnswer:
     """Cancel or resume all tasks that match; refused if there are other tasks than were shown. At most 1,000."""
     given = call.read(BulkAct)
-    if not call.key:
-        raise InvalidValue("an act needs an Idempotency-Key", hint="send a new random one with each act")
-    if call.site.settings.read_only:
-        raise Denied(403, "read-only", "This page was opened with --read-only.", "Use the command line.")
+    check_may_act(call)
     return PageAnswer(call.site.once(call.person.id, call.key, lambda: _begun(call, given)))
 
 
@@ -68,9 +66,12 @@ def _begun(call: PageCall, given: BulkAct) -> dict[str, Any]:
 
 def _matching(call: PageCall, verb: str, q: str) -> list[str]:
     """The tasks of a filter that the act could change."""
-    found = call.app.list(**filters_of(q), limit=None)
     able = ("failed",) if verb == "resume" else ("pending", "running", "waiting")
-    fitting = (row.id for row in found if row.status in able or (verb == "resume" and row.waiting == "quarantined"))
+    fitting = (
+        row.id
+        for row in filters_of(q).rows(call.app)
+        if row.status in able or (verb == "resume" and row.waiting == "quarantined")
+    )
     return list(islice(fitting, MOST_TASKS + 1))
 
 

@@ -15,11 +15,11 @@ from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json as event_json, value_in
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
-from holdfast.web.reading.shown import value_of
+from holdfast.web.reading.shown import brief, href_of, value_of
 from holdfast.web.requests.shapes import MOST_ROWS, Download, PageAnswer, PageCall
 
 MOST_FAILED = 50
-"""How many tasks that failed are looked at for the same failure."""
+"""How many tasks that failed one answer looks at for the same failure."""
 
 TEXT = "text/plain; charset=utf-8"
 BYTES = "application/octet-stream"
@@ -52,7 +52,10 @@ def _entry(call: PageCall, entry: ChatEntry) -> dict[str, Any]:
     for part in told["parts"]:
         part["text"] = value_of(part["text"], id, int(seq or 0), field)
     for one in told["calls"]:
-        one["result"] = value_of(one["result"], id, one["seq"], "message")
+        place, _, pointer = one.pop("source").partition("/")
+        one["brief"] = brief(one["result"])
+        one["result"] = value_of(one["result"], id, int(place or 0), pointer)
+        one["href"] = href_of(id, int(place or 0), pointer)
         one["arguments"] = value_of(one["arguments"], id, int(seq or 0), field)
     return told
 
@@ -166,14 +169,15 @@ def _frame(call: PageCall, line: str) -> str:
 
 
 def same_failure(call: PageCall) -> PageAnswer:
-    """Other tasks of the agent that failed in the same way, among the newest 50 that failed."""
+    """Other tasks of the agent that failed in the same way, newest first; `next` leads to older ones, 50 at a time."""
     found = call.app.get(call.at["id"])
     failure = found.failure
     if failure is None:
-        return PageAnswer({"tasks": [], "looked_at": 0})
-    rows = call.app.list(status="failed", agent=found.agent, include=("failure",), limit=MOST_FAILED)
+        return PageAnswer({"tasks": [], "looked_at": 0, "next": None})
+    after, limit = call.text("after") or None, call.number("limit", MOST_FAILED, least=1, most=MOST_FAILED)
+    rows = call.app.list(status="failed", agent=found.agent, include=("failure",), limit=limit, after=after)
     same = [row.id for row in rows if row.id != found.id and _same(getattr(row, "failure", None), failure)]
-    return PageAnswer({"tasks": same, "looked_at": len(rows)})
+    return PageAnswer({"tasks": same, "looked_at": len(rows), "next": rows[-1].id if len(rows) == limit else None})
 
 
 def _same(one: Failure | None, two: Failure) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from holdfast.core.errors import StepNotFound
 from holdfast.engine.lists.origins import origins
 from holdfast.engine.lists.waterfall import Lane, StepRow, Waterfall
 from holdfast.engine.reading import values
-from holdfast.engine.reading.inbox import InboxItem, remedies
+from holdfast.engine.reading.inbox import InboxItem, as_json, remedies
 from holdfast.web.reading.shown import holder_json
 from holdfast.web.requests.shapes import MOST_EVENTS, PageAnswer, PageCall
+from holdfast.web.requests.site import Site
 
 MOST_INBOX = 200
 PACED_STEPS = 3
+MOST_EXACT = 2**53
 
 
 def entries(call: PageCall) -> PageAnswer:
@@ -27,38 +29,40 @@ def entries(call: PageCall) -> PageAnswer:
 
 def entry(item: InboxItem) -> dict[str, Any]:
     """An entry of the inbox, with the commands that do the same."""
-    same = (
-        "task",
-        "agent",
-        "kind",
-        "key",
-        "name",
-        "prompt",
-        "tool",
-        "risk",
-        "arguments",
-        "bound",
-        "owner",
-        "used",
-        "of",
-        "ahead",
-        "answer",
-    )
     commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
     return {
-        **{name: getattr(item, name) for name in same},
+        **as_json(item, "owner", "used", "of", "ahead", "answer"),
         "since_ms": item.since_us // 1000,
         "until_ms": until,
         "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
         "commands": commands,
+        "exact": {name: values.text(one) for name, one in item.arguments.items() if is_rounded(one)},
     }
+
+
+def is_rounded(value: Any) -> bool:
+    """Return whether a browser would show other digits: it reads every number as a float."""
+    match value:
+        case bool():
+            return False
+        case int():
+            return abs(value) > MOST_EXACT
+        case float():
+            return value.is_integer()
+        case dict():
+            return any(map(is_rounded, cast("dict[str, Any]", value).values()))
+        case list():
+            return any(map(is_rounded, cast("list[Any]", value)))
+        case _:
+            return False
 
 
 def known(call: PageCall) -> PageAnswer:
     """What is known of what a person is asked: who wrote arguments, who announced the call, earlier calls, the pace."""
     task, key = call.at["task"], call.at["call"]
     told: dict[str, Any] = {"origins": {}, "announced": None, "earlier": None, "idempotency_key": "", "pace": None}
+    told["asked"] = []
     asked = next((one for one in call.app.inbox(task) if one.key == key), None)
     if asked is None:
         return PageAnswer(told)
@@ -68,11 +72,12 @@ def known(call: PageCall) -> PageAnswer:
     if not asked.tool:
         return PageAnswer(told)
     found = origins(list(islice(call.app.events(owner), MOST_EVENTS)), asked.key, asked.arguments, call.app.fetch)
-    told |= call.site.went(owner, lambda went: _around(went, asked))
+    told |= call.site.went(owner, lambda went: _around(call.site, went, asked))
     named = ""
     with suppress(StepNotFound):  # one that is not approved yet has not begun
         named = call.app.step(owner, asked.key).idempotency_key or ""
-    return PageAnswer({**told, "origins": values.as_json(found), "idempotency_key": named})
+    answers = values.as_json(call.site.answers(owner, asked.key))
+    return PageAnswer({**told, "origins": values.as_json(found), "idempotency_key": named, "asked": answers})
 
 
 def _pace(went: Waterfall, limit: str) -> dict[str, Any] | None:
@@ -84,19 +89,19 @@ def _pace(went: Waterfall, limit: str) -> dict[str, Any] | None:
     return {"steps": len(last), "each": sum(last) / len(last), "done": done} if last else None
 
 
-def _around(went: Waterfall, asked: InboxItem) -> dict[str, Any]:
+def _around(site: Site, went: Waterfall, asked: InboxItem) -> dict[str, Any]:
     """Who announced a call and how its worker ended, and what other calls of the tool came to in this task."""
     rows = went.rows.values()
     own = next((row for row in reversed(rows) if f"/{row.key.partition('@')[0]}".endswith(f"/{asked.key}")), None)
     same = [row for row in rows if row.tool == asked.tool and row is not own and row.status == "completed"]
     last = {"seq": same[-1].last, "came": same[-1].came} if same else None
     lane = None if own is None else next((one for one in reversed(went.lanes) if one.seq <= own.first), None)
-    told = None if own is None or lane is None else {"seq": own.first, **_announced(own, lane)}
+    told = None if own is None or lane is None else {"seq": own.first, **_announced(site, own, lane)}
     return {"announced": told, "earlier": {"count": len(same), "last": last}}
 
 
-def _announced(own: StepRow, lane: Lane) -> dict[str, Any]:
+def _announced(site: Site, own: StepRow, lane: Lane) -> dict[str, Any]:
     died = lane.end in ("killed", "lost") and lane.end_us is not None
     ended_ms = (lane.end_us or 0) // 1000 if died else None
     at_ms = min((bar.start_us for bar in own.bars), default=0) // 1000
-    return {"at_ms": at_ms or None, "holder": holder_json(lane.holder), "end": lane.end, "ended_ms": ended_ms}
+    return {"at_ms": at_ms or None, "holder": holder_json(site, lane.holder), "end": lane.end, "ended_ms": ended_ms}

@@ -13,6 +13,7 @@ from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.spending import spent_by_day
 from holdfast.engine.reading import values
 from holdfast.engine.reading.audit import AuditRow
+from holdfast.engine.reading.describe import process_name
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.values import Summary
@@ -22,6 +23,7 @@ from holdfast.web.requests.site import Site
 
 MINUTES = 60
 RATES_SECONDS = 5.0
+MOST_AT_ONCE = 500
 MONEY_SECONDS = 20.0
 MOST_PAID = 200
 """How many tasks are read for what was spent."""
@@ -37,7 +39,7 @@ DAYS = 7
 
 
 def workers(call: PageCall) -> PageAnswer:
-    """Workers that are alive, those that died with tasks in hand, and what waits in queues."""
+    """Workers: alive, dead with tasks in hand, or seen here in the last hour and gone; and what waits in queues."""
     app = call.app
     alive = app.workers()
     found = [{"holder": one.holder, "busy": one.busy, **values.as_json(one.serving)} for one in alive]
@@ -47,13 +49,38 @@ def workers(call: PageCall) -> PageAnswer:
         holder = row.holder or ""
         lost[holder] = lost.get(holder, 0) + 1
         since[holder] = max(since.get(holder, 0), row.changed_us // 1000)
-    dead = [{"holder": one, "pid": one.partition("-")[0], "tasks": lost[one], "since_ms": since[one]} for one in lost]
-    queues = [
-        {**values.as_json(one), "oldest_ms": _oldest(app, one.queue) if one.ready else None} for one in app.depths()
+    dead = [{"holder": one, "tasks": lost[one], "since_ms": since[one], **_died(call.site, one)} for one in lost]
+    gone = [one for one in call.site.gone(alive) if one["holder"] not in lost]
+    told = {
+        "workers": found,
+        "dead": dead,
+        "gone": gone,
+        "queues": _queues(app, alive),
+        "schedules": _schedules(app, alive),
+    }
+    return PageAnswer({**told, "now_ms": app.clock.now_us() // 1000})
+
+
+def _died(site: Site, holder: str) -> dict[str, str]:
+    return {"pid": process_name(holder), "machine": site.machine(holder)}
+
+
+def queues(call: PageCall) -> PageAnswer:
+    """What waits in each queue: ready, running, timed, since when the oldest waits; and whether a worker serves it."""
+    app = call.app
+    return PageAnswer({"queues": _queues(app, app.workers()), "now_ms": app.clock.now_us() // 1000})
+
+
+def _queues(app: App, alive: Iterable[LiveWorker]) -> list[dict[str, Any]]:
+    served = {queue for one in alive for queue in one.serving.queues}
+    return [
+        {
+            **values.as_json(one),
+            "oldest_ms": _oldest(app, one.queue) if one.ready else None,
+            "served": one.queue in served,
+        }
+        for one in app.depths()
     ]
-    now_ms = app.clock.now_us() // 1000
-    told = {"workers": found, "dead": dead, "queues": queues, "schedules": _schedules(app, alive)}
-    return PageAnswer({**told, "now_ms": now_ms})
 
 
 def _schedules(app: App, alive: Iterable[LiveWorker]) -> list[dict[str, Any]]:
@@ -79,8 +106,15 @@ def _oldest(app: App, queue: str) -> int | None:
 
 
 def rates(call: PageCall) -> PageAnswer:
-    """How many tasks completed and failed in each of the last 60 minutes, in all and by queue; kept for 5 s."""
-    return PageAnswer(call.site.kept("rates", RATES_SECONDS, lambda: _rates(call.app)))
+    """How many tasks completed and failed in each of the last 60 minutes, in all and by queue; kept for 5 s.
+
+    `?also=started` gives those that were created too. No first screen asks: it reads all of them.
+    """
+    found = call.site.kept("rates", RATES_SECONDS, lambda: _rates(call.app))
+    if call.text("also") != "started":
+        return PageAnswer(found)
+    started = call.site.kept("started", RATES_SECONDS, lambda: _started(call.app, call.app.clock.now_us()))
+    return PageAnswer({**found, "started": started})
 
 
 def _rates(app: App) -> dict[str, Any]:
@@ -95,6 +129,22 @@ def _rates(app: App) -> dict[str, Any]:
                 for one in (minutes, own[status]):
                     one[MINUTES - 1 - back] += 1
     return {**found, "queues": queues, "as_of": iso(now_us)}
+
+
+def _started(app: App, now_us: int) -> list[int]:
+    """Count the tasks that were created in each minute. Lists are newest first, so it stops at the first older one."""
+    minutes, after = [0] * MINUTES, None
+    for _ in range(values.MAX_PAGE_SIZE // MOST_AT_ONCE):
+        rows = app.list(limit=MOST_AT_ONCE, after=after)
+        for row in rows:
+            back = (now_us - row.created_us) // 60_000_000
+            if back >= MINUTES:
+                return minutes
+            minutes[MINUTES - 1 - max(0, back)] += 1
+        if len(rows) < MOST_AT_ONCE:
+            break
+        after = rows[-1].id
+    return minutes
 
 
 def money(call: PageCall) -> PageAnswer:
@@ -132,23 +182,25 @@ def _spent(site: Site, row: Summary) -> dict[str, float]:
 def audit(call: PageCall) -> PageAnswer:
     """Who did what, newest first: `tool`, `by`, `decision`, `task`, `since`, `until`, and `after` for the next page."""
     limit = call.number("limit", 50, least=1, most=MOST_ROWS)
-    found = list(_acts(call, limit))
-    told = [_act(one) for one in found]
+    found = list(acts_of(call, limit))
+    told = [act_json(one) for one in found]
     return PageAnswer({"acts": told, "next": found[-1].cursor if len(found) == limit else None})
 
 
-def _acts(call: PageCall, limit: int) -> Iterable[AuditRow]:
+def acts_of(call: PageCall, limit: int) -> Iterable[AuditRow]:
+    """The acts that a request asks for, newest first."""
     asked: dict[str, Any] = {name: call.text(name) or None for name in ("task", "decision", "since", "until", "after")}
     return call.app.audit(tool=call.text("tool"), by=call.text("by"), **asked, limit=limit)
 
 
 def audit_export(call: PageCall) -> Download:
     """The same acts as JSON Lines, to be saved; at most 100,000."""
-    lines = (one.to_json().encode() + b"\n" for one in islice(_acts(call, MOST_EXPORTED), MOST_EXPORTED))
+    lines = (one.to_json().encode() + b"\n" for one in islice(acts_of(call, MOST_EXPORTED), MOST_EXPORTED))
     return Download(lines, "audit.jsonl", "application/octet-stream")
 
 
-def _act(row: AuditRow) -> dict[str, Any]:
+def act_json(row: AuditRow) -> dict[str, Any]:
+    """An act, as a line of the audit shows it."""
     same = {name: getattr(row, name) for name in ("task", "seq", "kind", "what", "about", "tool", "by")}
     return {**same, "at_ms": row.at_us // 1000, "value": short(row.value)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import Any
 
@@ -15,14 +16,16 @@ from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.waterfall import StepRow, Waterfall, strip
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import describe
+from holdfast.engine.reading.inbox import LABELS
 from holdfast.engine.reading.steps import iso
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import LoggedEvent
 from holdfast.web.access.gate import RIGHTS
 from holdfast.web.reading.inbox import entry
 from holdfast.web.reading.shown import holder_json, money, row_of, short, value_of
-from holdfast.web.requests.filters import FIELDS, filters_of
+from holdfast.web.requests.filters import FIELDS, filters_of, page_of
 from holdfast.web.requests.shapes import MOST_EVENTS, MOST_ROWS, Download, PageAnswer, PageCall
+from holdfast.web.requests.site import Site
 
 MOMENT = ("status", "turn", "goal", "waiting", *KEYFRAME)
 """The sections that the page shows of a moment."""
@@ -43,10 +46,13 @@ HEADER = (
     "budget",
 )
 
+_WAITS: dict[str, str] = {**LABELS}
 COUNTS_SECONDS = 1.0
+AGENTS_SECONDS = 5.0
 MOST_INTERRUPTED = 500
 MOST_STRIPS = 50
 MOST_COMPARED = 2_000
+MOST_LINEAGE = 20
 
 
 def about(call: PageCall) -> PageAnswer:
@@ -56,14 +62,21 @@ def about(call: PageCall) -> PageAnswer:
     known = call.site.known
     asks = sorted(name for name, one in known.tools.items() if one.reconcile is not None)
     told |= {"agents": sorted(known.agents), "reconciles": asks}
+    told["demo"] = known.demo is not None and call.person.may("steer")
     more = {"by": call.person.id, "rights": [one for one in RIGHTS if call.person.may(one)], "filters": FIELDS}
     return PageAnswer({"version": __version__, **told, **more, "limits": {"rows": MOST_ROWS, "events": MOST_EVENTS}})
 
 
 def agents(call: PageCall) -> PageAnswer:
-    """The agents of the file that the page was given: what each takes (JSON Schema), its stages, what it does."""
+    """The agents of the page's file: what each takes, its state if that is typed (JSON Schema), what it does."""
     told = [
-        {"name": name, "input": one.input_schema, "stages": list(one.stages), "about": (one.__doc__ or "").strip()}
+        {
+            "name": name,
+            "input": one.input_schema,
+            "state": one.state_schema,
+            "stages": list(one.stages),
+            "about": (one.__doc__ or "").strip(),
+        }
         for name, one in sorted(call.site.known.agents.items())
     ]
     return PageAnswer({"agents": told})
@@ -75,14 +88,17 @@ def agents(call: PageCall) -> PageAnswer:
 def tasks(call: PageCall) -> PageAnswer:
     """Tasks, newest first, by a filter; `after` is the `next` of the page before."""
     limit = call.number("limit", 50, least=1, most=MOST_ROWS)
-    found = call.app.list(**filters_of(call.text("q")), after=call.text("after") or None, limit=limit)
-    rows = [row_json(row, interrupted=call.app.is_interrupted(row)) for row in found]
-    return PageAnswer({"tasks": rows, "next": found[-1].id if len(found) == limit else None})
+    part = page_of(call.app, filters_of(call.text("q")), call.text("after") or None, limit)
+    rows = [row_json(row, interrupted=call.app.is_interrupted(row)) for row in part.rows]
+    return PageAnswer({"tasks": rows, "next": part.next, "looked_at": part.looked_at})
 
 
 def counts(call: PageCall) -> PageAnswer:
-    """How many tasks there are of each status; kept for a second."""
-    return PageAnswer(call.site.kept("counts", COUNTS_SECONDS, lambda: counted(call.app)))
+    """How many tasks there are of each status; kept for a second. `?by=agent` counts them by agent and stage too."""
+    found = call.site.kept("counts", COUNTS_SECONDS, lambda: counted(call.app))
+    if call.text("by") != "agent":
+        return PageAnswer(found)
+    return PageAnswer({**found, **call.site.kept("counts by agent", AGENTS_SECONDS, lambda: _by_agent(call.app))})
 
 
 def counted(app: App) -> dict[str, Any]:
@@ -92,6 +108,16 @@ def counted(app: App) -> dict[str, Any]:
     dead = [row.id for row in app.list(interrupted=True, limit=MOST_INTERRUPTED)] if running else []
     told = {"by_status": known.by_status, "in_doubt": known.in_doubt, "interrupted": len(dead)}
     return {**told, "dead": dead, "tasks": known.tasks, "as_of": iso(app.clock.now_us())}
+
+
+def _by_agent(app: App) -> dict[str, Any]:
+    """Count the newest tasks by agent, and by agent and stage. It reads their rows, so no first screen asks for it."""
+    rows = app.list(limit=values.MAX_PAGE_SIZE)
+    stages: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row.stage:
+            stages.setdefault(row.agent, Counter())[row.stage] += 1
+    return {"by_agent": Counter(row.agent for row in rows), "by_stage": stages, "looked_at": len(rows)}
 
 
 def strips(call: PageCall) -> PageAnswer:
@@ -136,7 +162,8 @@ def _came(task: TaskState, went: Waterfall) -> str:
             case _ if waiting.kind == "no_worker":
                 return short(in_commands(waiting.why or "no worker is running").partition(";")[0])
             case _:
-                return short(f"waits for {waiting.kind.replace('_', ' ')}{': ' + waiting.why if waiting.why else ''}")
+                told_kind = _WAITS.get(waiting.kind) or f"waits for {waiting.kind.replace('_', ' ')}"
+                return short(f"{told_kind}{': ' + waiting.why if waiting.why else ''}")
     row = next(reversed(went.rows.values()), None)
     return "" if row is None or task.status != "running" else short(f"{row.name}, attempt {row.attempts}")
 
@@ -152,12 +179,15 @@ def task(call: PageCall) -> PageAnswer:
     """A task's header, now or at a seq: status, stage, position, worker, budget, lineage, what it waits for."""
     id, at = call.at["id"], call.number("at", 0)
     found = call.app.at(id, at) if at else call.app.get(id)
-    body = call.site.went(id, lambda went: header(call.app, found, went, is_now=not at))
-    return PageAnswer(body, etag="" if not at else f"{id}:{at}")
+    body = call.site.went(id, lambda went: header(call.site, found, went, is_now=not at))
+    lasting = {name: one for name, one in body.items() if name != "now_ms"}
+    return PageAnswer(body, etag=f"{id}:{at or found.seq}:{values.fingerprint(lasting)}")
 
 
-def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict[str, Any]:
+def header(site: Site, found: TaskState, went: Waterfall, *, is_now: bool) -> dict[str, Any]:
     """What stands above a task's timeline."""
+    app = site.app
+    forks = app.forks(found.id) if is_now else []
     told = found.to_dict(sections=HEADER)
     steps = [row for row in went.rows.values() if row.last <= found.seq or row.first <= found.seq]
     done = sum(row.status == "completed" and row.last <= found.seq for row in steps)
@@ -169,13 +199,14 @@ def header(app: App, found: TaskState, went: Waterfall, *, is_now: bool) -> dict
         "is_now": is_now,
         "head": went.seq,
         "interrupted": is_now and found.interrupted,
-        "holder": holder_json(found.holder),
+        "holder": holder_json(site, found.holder),
         "held_since": None if lane is None else lane.start_us // 1000,
         "stages": list(went.stages),
         "steps": {"known": len(steps), "committed": done},
         "deadline": None if found.deadline is None else iso(int(found.deadline.timestamp() * 1_000_000)),
         "created_at": iso(int(found.created_at.timestamp() * 1_000_000)),
-        "children": [row.id for row in app.list(parent=found.id, limit=20)] if is_now else [],
+        "children": [row.id for row in app.list(parent=found.id, limit=MOST_LINEAGE)] if is_now else [],
+        "forks": {"count": len(forks), "newest": forks[-MOST_LINEAGE:]},
         "waiting": None if waiting is None else {"kind": waiting.kind, "why": waiting.why},
         "inbox": [entry(one) for one in app.inbox(found.id)] if is_now and waiting is not None else [],
         "digest": found.digest,
@@ -195,19 +226,19 @@ def rows(call: PageCall) -> PageAnswer:
 def steps(call: PageCall) -> PageAnswer:
     """The waterfall: rows of steps with their bars, lanes of who held the task, and its stages."""
     upto = call.number("upto", 0) or None
-    return PageAnswer(call.site.went(call.at["id"], waterfall, upto))
+    return PageAnswer(call.site.went(call.at["id"], lambda went: waterfall(call.site, went), upto))
 
 
-def waterfall(went: Waterfall) -> dict[str, Any]:
+def waterfall(site: Site, went: Waterfall) -> dict[str, Any]:
     """How a task went, as JSON; times in milliseconds."""
-    told = {"steps": [step_row(row) for row in went.rows.values()], "lanes": lanes(went), "seq": went.seq}
+    told = {"steps": [step_row(row) for row in went.rows.values()], "lanes": lanes(site, went), "seq": went.seq}
     return {**told, "start_ms": went.start_us // 1000, "at_ms": went.at_us // 1000, "stages": list(went.stages)}
 
 
-def lanes(went: Waterfall) -> list[dict[str, Any]]:
+def lanes(site: Site, went: Waterfall) -> list[dict[str, Any]]:
     """Who held the task, as JSON."""
     return [
-        {"holder": holder_json(lane.holder), "seq": lane.seq, "start": lane.start_us // 1000, "end": lane.end}
+        {"holder": holder_json(site, lane.holder), "seq": lane.seq, "start": lane.start_us // 1000, "end": lane.end}
         | {"until": None if lane.end_us is None else lane.end_us // 1000}
         for lane in went.lanes
     ]
@@ -302,7 +333,7 @@ def _forked(app: App, log: list[LoggedEvent]) -> dict[str, Any] | None:
 
 def _compared(call: PageCall, id: str) -> dict[str, Any]:
     found = call.app.get(id)
-    told = call.site.went(id, lambda went: header(call.app, found, went, is_now=True))
+    told = call.site.went(id, lambda went: header(call.site, found, went, is_now=True))
     return {
         **told,
         "took_ms": call.site.went(id, lambda went: (went.at_us - went.start_us) // 1000),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +18,7 @@ T = TypeVar("T")
 
 MOST_ROWS = 500
 MOST_EVENTS = 5_000
+MOST_DEEP = 64
 
 
 class PageCall(Struct, frozen=True):
@@ -50,10 +52,25 @@ class PageCall(Struct, frozen=True):
 
     def read(self, shape: type[T]) -> T:
         """Return the body as what an act takes; what does not fit is refused."""
+        if is_deeper(self.body, MOST_DEEP):
+            raise InvalidValue(f"the body is nested deeper than {MOST_DEEP}", hint="give flatter JSON")
         try:
             return values.load(self.body, shape)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"the body does not fit: {error}", hint="see /api/v1/openapi.json") from None
+
+
+def is_deeper(body: bytes, most: int) -> bool:
+    """Return whether JSON has more than so many objects and lists inside each other. Those in strings don't count."""
+    depth = 0
+    for one in _BRACKETS_OR_TEXT.findall(body):
+        depth += 1 if one in b"[{" else -1 if one in b"]}" else 0
+        if depth > most:
+            return True
+    return False
+
+
+_BRACKETS_OR_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 class PageAnswer(Struct, frozen=True):
@@ -134,6 +151,12 @@ class BudgetAct(Act, frozen=True):
 
 class PlainAct(Act, frozen=True):
     """Cancel or resume a task."""
+
+
+class ResumeAct(PlainAct, frozen=True):
+    """Make a task pending for workers. `deadline`: a new one, from now."""
+
+    deadline: str | None = None
 
 
 class RollbackAct(Act, frozen=True):

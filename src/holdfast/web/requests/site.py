@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -16,6 +16,8 @@ from holdfast import Agent, App, Tool
 from holdfast.core.errors import StoreUnreachable
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
+from holdfast.engine.reading.describe import process_name
+from holdfast.engine.reading.serving import LiveWorker
 from holdfast.web.access.sessions import Sessions
 
 T = TypeVar("T")
@@ -23,6 +25,11 @@ T = TypeVar("T")
 MOST_KEPT = 128
 MOST_ACTS_KEPT = 1_000
 MOST_STATES = 2_000
+MOST_MACHINES = 2_000
+MOST_ANSWERS = 20
+MACHINES_SECONDS = 2.0
+GONE_MS = 60 * 60 * 1000
+MOST_GONE = 20
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -45,6 +52,23 @@ class Known(Struct, frozen=True):
 
     agents: Mapping[str, Agent] = {}
     tools: Mapping[str, Tool] = {}
+    demo: Callable[[], str] | None = None
+    """Begins the demo in this store, in processes of its own, and returns the id of its task."""
+
+
+class DestinationAnswer(Struct, frozen=True):
+    """An answer of a destination that a person asked from this page."""
+
+    at_ms: int
+    by: str
+    told: str
+
+
+class Spread(Struct, frozen=True):
+    """The sites of namespaces that are shown together, and how many namespaces there are beyond them."""
+
+    sites: tuple[Site, ...] = ()
+    left_out: int = 0
 
 
 class _Kept:
@@ -70,12 +94,17 @@ class Site:
         self._lock, self._acting = threading.Lock(), threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
-        self.spread: Callable[[], list[Site]] = list
+        self.spread: Callable[[], Spread] = Spread
         """The sites of all namespaces, if this one shows them together."""
+        self.site_of: Callable[[str], Site | None] = lambda namespace: None
+        """The site of one of them."""
         self.jobs: dict[str, Any] = {}
         """Acts on many tasks that are under way, or were lately."""
         self._states: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
         self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._machines: dict[str, str] = {}
+        self._seen: OrderedDict[str, tuple[int, LiveWorker]] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, str], list[DestinationAnswer]] = OrderedDict()
 
     @property
     def app(self) -> App:
@@ -127,6 +156,60 @@ class Site:
             while len(self._states) > MOST_STATES:
                 self._states.popitem(last=False)
         return cast("T", value)
+
+    def machine(self, holder: str) -> str:
+        """Return the machine of a process, if a worker announced it; it is remembered when the worker has died."""
+        if holder not in self._machines:
+            self.kept("machines", MACHINES_SECONDS, self._learn_machines)
+        return self._machines.get(holder, "")
+
+    def gone(self, alive: Iterable[LiveWorker]) -> list[dict[str, Any]]:
+        """Workers that this page saw alive in the last hour and that are no longer, the last seen first.
+
+        They ended or died: the store does not tell which, once no task is theirs.
+        """
+        now_ms = self.app.clock.now_us() // 1000
+        with self._lock:
+            for one in alive:
+                self._seen.pop(one.holder, None)
+                self._seen[one.holder] = (now_ms, one)
+            while self._seen and now_ms - next(iter(self._seen.values()))[0] > GONE_MS:
+                self._seen.popitem(last=False)
+            seen = list(reversed(self._seen.values()))
+        here = {one.holder for one in alive}
+        return [
+            {
+                "holder": one.holder,
+                "pid": str(one.serving.pid or process_name(one.holder)),
+                "machine": one.serving.host,
+                "agents": sorted(one.serving.agents),
+                "queues": list(one.serving.queues),
+                "seen_ms": seen_ms,
+            }
+            for seen_ms, one in seen
+            if one.holder not in here
+        ][:MOST_GONE]
+
+    def _learn_machines(self) -> bool:
+        alive = self.app.workers()
+        self.gone(alive)
+        announced = {one.holder: one.serving.host for one in alive if one.serving.host}
+        known = {**self._machines, **announced}
+        self._machines = dict(islice(known.items(), max(0, len(known) - MOST_MACHINES), None))
+        return True
+
+    def heard(self, id: str, call: str, answer: DestinationAnswer) -> None:
+        """Keep an answer about a call. The log has only the one that settles it."""
+        with self._lock:
+            answers = self._answers.pop((id, call), [])
+            self._answers[id, call] = [*answers, answer][-MOST_ANSWERS:]
+            while len(self._answers) > MOST_STATES:
+                self._answers.popitem(last=False)
+
+    def answers(self, id: str, call: str) -> list[DestinationAnswer]:
+        """Return every answer about a call since this page was started, oldest first."""
+        with self._lock:
+            return list(self._answers.get((id, call), ()))
 
     def once(self, person: str, key: str, act: Callable[[], T]) -> T:
         """Do something once for a key: asked again, it returns what it returned. What fails may be tried again.

@@ -77,6 +77,7 @@ async function ask(path, options) {
   } catch {
     throw new Problem({});
   }
+  noticeVersion(answer);
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Problem({ ...body, status: answer.status });
   return body;
@@ -119,7 +120,23 @@ export async function save(path, as) {
 // Streams
 
 /** What a page knows of its connection: live, paused, or lost and when it tries again. */
-export const connection = { state: "paused", at: 0, next: 0, error: null };
+export const connection = { state: "paused", at: 0, next: 0, error: null, held: false, outdated: false };
+
+const own = /\/static\/([^/]+)\//.exec(import.meta.url)?.[1];
+
+/** Each answer names the version of the page that its server has: another one than this means that it was updated. */
+function noticeVersion(answer) {
+  const theirs = answer.headers.get("holdfast-page");
+  if (theirs && own && theirs !== own) connection.outdated = true;
+}
+
+const held = new Set();
+
+/** Pause, for as long as the person wants, on every screen; or resume from where it was. */
+export function hold(on) {
+  connection.held = on;
+  for (const one of held) one(on);
+}
 
 /** Listen to a stream until it is closed. It comes back by itself, from where it was. */
 export function stream(path, after, hear, changed) {
@@ -132,13 +149,14 @@ export function stream(path, after, hear, changed) {
 
   async function listen() {
     clearTimeout(timer);
-    if (closed || control || document.hidden) return;
-    control = new AbortController();
+    if (closed || control || document.hidden || connection.held) return;
+    const mine = new AbortController();
+    control = mine;
     try {
-      await read(control.signal);
+      await read(mine.signal);
       lost(null);
     } catch (error) {
-      if (!closed) lost(error);
+      if (!closed && control === mine) lost(error); // else it was paused, and perhaps listens again
     }
   }
 
@@ -146,6 +164,7 @@ export function stream(path, after, hear, changed) {
     const given = last === null || last === undefined ? {} : { "last-event-id": String(last) };
     const answer = await fetch(`${base}/api/v1${path}`, { headers: headers(given), signal, cache: "no-store" });
     if (!answer.ok) throw new Problem({ ...(await answer.json().catch(() => ({}))), status: answer.status });
+    noticeVersion(answer);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -201,18 +220,31 @@ export function stream(path, after, hear, changed) {
     clearTimeout(hiding);
     if (document.hidden) {
       hiding = setTimeout(() => {
-        if (control) control.abort();
-        control = null;
-        tell("paused");
+        stop();
       }, HIDDEN_MS);
     } else listen();
   }
 
+  function stop() {
+    clearTimeout(timer);
+    if (control) control.abort();
+    control = null;
+    tell("paused");
+  }
+
+  const hold = (on) => {
+    tries = 0;
+    if (on) stop();
+    else listen();
+  };
+
   document.addEventListener("visibilitychange", seen);
+  held.add(hold);
   listen();
   return {
     close() {
       closed = true;
+      held.delete(hold);
       clearTimeout(timer);
       clearTimeout(hiding);
       document.removeEventListener("visibilitychange", seen);

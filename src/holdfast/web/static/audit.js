@@ -4,8 +4,8 @@ import { get, Problem, save } from "./api.js";
 import { copyAs } from "./copy.js";
 import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
-import { addressOf, ask } from "./route.js";
-import { clock, number, shown } from "./text.js";
+import { addressOf, ask, namespaceOf, within } from "./route.js";
+import { clock, number, shown, trouble } from "./text.js";
 
 const FIELDS = ["tool", "by", "decision", "task", "since", "until"];
 const TONES = { approved: "good", done: "good", settled: "good", rejected: "bad", "step failed": "bad", cancelled: "bad", "in doubt": "doubt" };
@@ -14,15 +14,16 @@ export function audit(page, to) {
   const known = { acts: null, next: null, asking: false, error: null, stopped: false };
   let query = to.query.get("q") || "";
 
-  const wanted = () => Object.fromEntries(words(query).map((one) => one.split(/:(.*)/s)).filter(([name]) => FIELDS.includes(name)).map(([name, text]) => [name, text || ""]));
+  const fields = () => (page.about && page.about.spread ? [...FIELDS, "namespace"] : FIELDS);
+  const wanted = () => Object.fromEntries(words(query).map((one) => one.split(/:(.*)/s)).filter(([name]) => fields().includes(name)).map(([name, text]) => [name, text || ""]));
 
   async function load(more) {
     known.asking = true;
     known.stopped = false;
     page.draw();
-    const odd = words(query).find((one) => !FIELDS.includes(one.split(":")[0]));
+    const odd = words(query).find((one) => !fields().includes(one.split(":")[0]));
     try {
-      if (odd) throw new Problem({ status: 400, detail: `${odd} is not a filter of the audit`, hint: `Use ${FIELDS.map((one) => `${one}:`).join(" ")}` });
+      if (odd) throw new Problem({ status: 400, detail: `${odd} is not a filter of the audit`, hint: `Use ${fields().map((one) => `${one}:`).join(" ")}` });
       const found = await get("/audit", { ...wanted(), after: more ? known.next : "" });
       known.acts = more ? [...known.acts, ...found.acts] : found.acts;
       known.next = found.next;
@@ -64,10 +65,10 @@ export function audit(page, to) {
         h("div", { class: "row" }, h("h1", null, "Audit"), h("span", { class: "muted sm desc" }, "Who did what: calls of tools, what people did, what was decided."), h("span", { class: "grow" }), copyAs({ command: `holdfast audit${options} --json`, python: "app.audit()", path: `/api/v1/audit${asked ? `?${asked}` : ""}` }),
           h("button", { class: "btn", type: "button", onclick: () => save(`/audit/export${asked ? `?${asked}` : ""}`, "audit.jsonl").catch(page.failed) }, "Export .jsonl")),
         chips({ query, change: (text) => ask({ q: text }), placeholder: "tool:charge_card  by:ana  decision:flight  task:trip-7  since:24h", more: query.includes("since:") ? null : h("button", { class: "btn ghost sm", type: "button", onclick: () => ask({ q: `${query} since:24h`.trim() }) }, "Last day") }),
-        known.error ? h("p", { class: "notice bad", role: "alert" }, shown(known.error.message), ". ", shown(known.error.hint)) : null,
-        known.acts === null ? h("p", { class: "plain muted" }, "Reading …") : !known.acts.length ? h("p", { class: "panel plain" }, "Nothing of this is recorded.") : h("div", { class: "panel scrollx" }, h("table", { class: "cards audit" }, h("thead", null, h("tr", null, ["Time", "What", "Tool", "Task", "seq", "By", "Recorded"].map((one) => h("th", { scope: "col", class: one === "seq" ? "r" : "" }, one)))),
-          h("tbody", null, known.acts.map((one) => h("tr", { key: `${one.task}/${one.seq}` }, h("td", { class: "m muted", title: new Date(one.at_ms).toISOString() }, day(one.at_ms), clock(one.at_ms)), h("td", { class: `b t-${TONES[one.what] || "plain"}` }, shown(one.what)), h("td", { class: "m" }, shown(one.tool)), h("td", null, h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(one.task)}?at=${one.seq}`) }, shown(one.task))), h("td", { class: "m muted r" }, String(one.seq)), h("td", null, shown(one.by)), h("td", { class: "m ink2 val" }, shown(one.value || one.about))))))),
-        known.acts && known.acts.length ? h("p", { class: "muted sm row", role: "status" }, `${number(known.acts.length)} acts${known.next ? `, back to ${new Date(known.acts[known.acts.length - 1].at_ms).toLocaleString("sv")}` : ", all there are"}`, known.next ? h("button", { class: "link", type: "button", disabled: known.asking, onclick: () => load(true).catch(page.failed) }, known.asking ? "Reading …" : "Older acts") : null, known.next && !known.stopped ? h("button", { class: "link", type: "button", onclick: () => { known.stopped = true; page.draw(); } }, "Stop reading on") : null) : null,
+        known.error ? h("p", { class: "notice bad", role: "alert" }, trouble(known.error)) : null,
+        known.error ? null : known.acts === null ? h("p", { class: "plain muted" }, "Reading …") : !known.acts.length ? h("p", { class: "panel plain" }, "Nothing of this is recorded.") : h("div", { class: "panel scrollx" }, h("table", { class: "cards audit" }, h("thead", null, h("tr", null, ["Time", "What", "Tool", "Task", "seq", "By", "Recorded"].map((one) => h("th", { scope: "col", class: one === "seq" ? "r" : "" }, one)))),
+          h("tbody", null, known.acts.map((one) => h("tr", { key: `${one.task}/${one.seq}` }, h("td", { class: "m muted", title: new Date(one.at_ms).toISOString() }, day(one.at_ms), clock(one.at_ms)), h("td", { class: `b t-${TONES[one.what] || "plain"}` }, shown(one.what)), h("td", { class: "m" }, shown(one.tool)), h("td", null, h("a", { class: "id", href: addressOf(within(one.namespace, `/tasks/${encodeURIComponent(one.local || one.task)}?at=${one.seq}`)), "data-whole": one.namespace ? "" : null }, shown(one.local || one.task)), one.namespace ? h("span", { class: "sub" }, shown(namespaceOf(one))) : null), h("td", { class: "m muted r" }, String(one.seq)), h("td", null, shown(one.by)), h("td", { class: "m ink2 val" }, shown(one.value || one.about))))))),
+        !known.error && known.acts && known.acts.length ? h("p", { class: "muted sm row", role: "status" }, `${number(known.acts.length)} acts${known.next ? `, back to ${new Date(known.acts[known.acts.length - 1].at_ms).toLocaleString("sv")}` : ", all there are"}`, known.next ? h("button", { class: "link", type: "button", disabled: known.asking, onclick: () => load(true).catch(page.failed) }, known.asking ? "Reading …" : "Older acts") : null, known.next && !known.stopped ? h("button", { class: "link", type: "button", onclick: () => { known.stopped = true; page.draw(); } }, "Stop reading on") : null) : null,
       ];
     },
   };

@@ -95,8 +95,10 @@ function frame(call, known, goTo) {
   return h("div", { class: "tool", "data-call": call.id },
     line("", "ƒ", [h("b", null, shown(call.name)), "(", given(call.arguments), ")"], took),
     step ? history(step, known).map(([kind, sign, text, right]) => line(kind, sign, text, right)) : null,
-    call.result === null || call.result === undefined ? line("res", "←", h("span", { class: "muted" }, step ? step.status : "no result"), "") : line(`res${call.is_error ? " bad" : ""}`, "←", call.result.$blob ? [calm(call.result.$blob.preview.slice(0, 300)), " … ", openValue(call.result.$blob, `result of ${call.name}`)] : calm(call.result), call.seq ? h("button", { class: "link", type: "button", onclick: () => goTo(call.seq) }, `seq ${call.seq}`) : ""));
+    call.result === null || call.result === undefined ? line("res", "←", h("span", { class: "muted" }, step ? step.status : "no result"), "") : line(`res${call.is_error ? " bad" : ""}`, "←", call.brief ? [shown(call.brief), " · ", openValue({ bytes: sizeOf(call.result), href: call.href }, `result of ${call.name}`)] : call.result.$blob ? [calm(call.result.$blob.preview.slice(0, 300)), " … ", openValue(call.result.$blob, `result of ${call.name}`)] : calm(call.result), call.seq ? h("button", { class: "link", type: "button", onclick: () => goTo(call.seq) }, `seq ${call.seq}`) : ""));
 }
+
+const sizeOf = (result) => (result.$blob ? result.$blob.bytes : new TextEncoder().encode(result).length);
 
 function given(text) {
   if (text && text.$blob) return [calm(text.$blob.preview.slice(0, 300)), " … ", openValue(text.$blob, "arguments")];

@@ -106,9 +106,9 @@ function plainOf(given) {
 }
 
 function costs(tasks) {
-  const rows = [["cost", money], ["tokens", number], ["calls", number], ["steps", number]].filter(([name]) => tasks.some((one) => used(one, name)));
-  if (!rows.length) rows.push(["steps", number]);
-  return h("section", { class: "panel" }, h("header", null, h("h2", null, "Used")), h("div", { class: "kv" }, rows.map(([name, show]) => h("div", { key: name }, h("span", { class: "g" }), h("span", { class: "k" }, name), h("span", { class: "v" }, `${show(used(tasks[0], name))} → ${show(used(tasks[1], name))}`)))));
+  const rows = [["cost", money], ["tokens", number], ["calls", number]].filter(([name]) => tasks.some((one) => used(one, name)));
+  const steps = tasks.map((one) => one.steps.committed); // what has no budget counts no steps
+  return h("section", { class: "panel" }, h("header", null, h("h2", null, "Used")), h("div", { class: "kv" }, rows.map(([name, show]) => h("div", { key: name }, h("span", { class: "g" }), h("span", { class: "k" }, name), h("span", { class: "v" }, `${show(used(tasks[0], name))} → ${show(used(tasks[1], name))}`))), h("div", { key: "steps" }, h("span", { class: "g" }), h("span", { class: "k" }, "steps"), h("span", { class: "v" }, `${number(steps[0])} → ${number(steps[1])}`))));
 }
 
 function results(tasks) {

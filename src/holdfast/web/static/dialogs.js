@@ -1,9 +1,9 @@
 // Asking a person before something is done: a dialog with what will happen, fields, and one button that does it.
 
 import { h, render } from "./dom.js";
-import { shown } from "./text.js";
+import { shown, trouble } from "./text.js";
 
-/** Ask; gives the fields if it is to be done, null if not. `act` does it, and what it throws is shown in the dialog. */
+/** Ask; a field may have `help`, elements that stand below it. Gives the fields if it is to be done, null if not. `act` does it, and what it throws is shown in the dialog. */
 export function ask({ title, text, fields = [], confirm, bad = false, act }) {
   return new Promise((resolve) => {
     const dialog = document.createElement("dialog");
@@ -28,8 +28,8 @@ export function ask({ title, text, fields = [], confirm, bad = false, act }) {
     };
     const show = () => render(h("form", { method: "dialog", onsubmit: send },
       h("h2", null, shown(title)), h("p", { class: "ink2" }, shown(text)),
-      fields.map((one) => h("label", { class: "stack" }, one.label, field(one))),
-      error ? h("p", { class: "notice bad", role: "alert" }, shown(error.message), " ", shown(error.hint || "")) : null,
+      fields.map((one) => [h("label", { class: "stack" }, one.label, field(one)), one.help || null]),
+      error ? h("p", { class: "notice bad", role: "alert" }, trouble(error)) : null,
       h("div", { class: "acts" }, h("button", { class: `btn ${bad ? "bad" : "pri"}`, type: "submit", disabled: busy }, confirm), h("button", { class: "btn ghost", type: "button", onclick: () => dialog.close() }, "Not now"))), dialog);
     dialog.addEventListener("close", () => {
       dialog.remove();

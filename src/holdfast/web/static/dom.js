@@ -23,8 +23,14 @@ export function render(kids, parent) {
 function patchKids(parent, kids, inSvg) {
   const keyed = new Map();
   for (const node of parent.childNodes) if (node.$key !== undefined) keyed.set(node.$key, node);
+  let kept = null;
   let next = parent.firstChild;
   for (const kid of kids) {
+    if (next !== null && next.$key !== undefined && next.$key !== kid.key) {
+      // What goes is removed first: else what stays is moved, and loses its focus.
+      kept = kept || new Set(kids.map((one) => one.key));
+      while (next !== null && next.$key !== undefined && !kept.has(next.$key)) next = without(next);
+    }
     const wanted = typeof kid === "object" ? kid : String(kid);
     let node = fitting(wanted, next, keyed);
     if (node === null) node = made(wanted, inSvg);
@@ -34,11 +40,14 @@ function patchKids(parent, kids, inSvg) {
       if (node.data !== wanted) node.data = wanted;
     } else patch(node, wanted, inSvg || wanted.tag === "svg");
   }
-  while (next !== null) {
-    const after = next.nextSibling;
-    next.remove();
-    next = after;
-  }
+  while (next !== null) next = without(next);
+}
+
+/** Remove a node; gives the one after it. */
+function without(node) {
+  const after = node.nextSibling;
+  node.remove();
+  return after;
 }
 
 function fitting(wanted, next, keyed) {

@@ -9,16 +9,23 @@ import { asPytest } from "./pytest.js";
 import { failing } from "./tally.js";
 import { openValue } from "./values.js";
 
+const SAME_ENOUGH = 8;
+const SAME_READS = 10;
+
 export function failures(known, reads, goTo, page) {
   const bad = failing([...known.steps.values()]);
   const task = known.header && known.header.failure;
   if (!bad.length && !task) return h("p", { class: "panel plain muted" }, "No try of a step has failed.");
   for (const one of bad) once(known, `${one.key}@${one.last}`, () => reads.step(one.key), page);
-  if (task) once(known, `same@${known.header.head}`, reads.same, page);
+  const same1 = `same@${known.header.head}`;
+  if (task) once(known, same1, () => alike(reads, null), page);
+  const further = () => {
+    alike(reads, known.failed.get(same1)).then((found) => { known.failed.set(same1, found); page.draw(); }, page.failed);
+  };
   const shownFirst = [...bad].sort((one, two) => (two.status === "failed") - (one.status === "failed") || two.last - one.last);
   return [
     !bad.length ? h("section", { class: "panel failure" }, h("header", null, h("h2", null, "The agent's own code failed")), h("p", { class: "m" }, shown(`${task.type}: ${task.message}`))) : null,
-    shownFirst.map((one) => failure(one, known, reads, goTo, page)),
+    shownFirst.map((one) => failure(one, known, reads, goTo, page, further)),
   ];
 }
 
@@ -28,7 +35,7 @@ function once(known, name, read, page) {
   read().then((found) => { known.failed.set(name, found); page.draw(); }, () => undefined);
 }
 
-function failure(one, known, reads, goTo, page) {
+function failure(one, known, reads, goTo, page, further) {
   const found = known.failed.get(`${one.key}@${one.last}`) || { tries: [], input: {} };
   const last = found.failure || found.tries.findLast((each) => each.type);
   const before = found.before > 0 ? reads.moment(found.before) : null;
@@ -41,7 +48,7 @@ function failure(one, known, reads, goTo, page) {
       h("div", { class: "scrollx" }, h("table", { class: "cards tries" }, h("thead", null, h("tr", null, ["try", "at", "error", "took", "then waited"].map((name, index) => h("th", { scope: "col", class: index > 2 ? "r" : "" }, name)))), h("tbody", null, attempts(one, found, goTo))))),
     h("aside", { class: "panel", "aria-label": "What it knew then" }, h("header", null, h("h2", null, "What it knew then"), found.before > 0 ? h("button", { class: "link sm", type: "button", onclick: () => goTo(found.before) }, `seq ${found.before}`) : null),
       h("div", { class: "kv" }, Object.keys(found.input || {}).length ? [h("span", { class: "sect" }, `input of ${one.key}`), Object.entries(found.input).map(([key, given]) => line(key, given && given.$blob ? [calm(given.$blob.preview.slice(0, 160)), " … ", openValue(given.$blob, `${one.key} ${key}`)] : value(given, 200)))] : null,
-        before ? facts(before) : null, same(known, one))));
+        before ? facts(before) : null, same(known, one, further))));
 }
 
 function facts(doc) {
@@ -57,10 +64,21 @@ function line(key, content) {
   return h("div", { key: `k-${key}` }, h("span", { class: "g" }), h("span", { class: "k", title: key }, shown(key)), h("span", { class: "v" }, content));
 }
 
-function same(known, one) {
+/** Look for tasks that failed in the same way, among older and older ones, until there are enough. */
+async function alike(reads, before) {
+  const found = before ? { ...before } : { tasks: [], looked_at: 0, next: "" };
+  const enough = found.tasks.length + SAME_ENOUGH;
+  for (let read = 0; read < SAME_READS && found.next !== null && found.tasks.length < enough; read += 1) {
+    const part = await reads.same(found.next);
+    Object.assign(found, { tasks: [...found.tasks, ...part.tasks], looked_at: found.looked_at + part.looked_at, next: part.next });
+  }
+  return found;
+}
+
+function same(known, one, further) {
   const found = known.header.failure && one.status === "failed" ? known.failed.get(`same@${known.header.head}`) : null;
   if (!found) return null;
-  return [h("span", { class: "sect" }, "same failure"), line(plural(found.tasks.length, "task"), found.tasks.length ? found.tasks.slice(0, 8).map((id, index) => [index ? ", " : "", h("a", { class: "link", href: addressOf(`/tasks/${encodeURIComponent(id)}?tab=failures`) }, shown(id))]) : h("span", { class: "muted" }, `none among the last ${found.looked_at} that failed`))];
+  return [h("span", { class: "sect" }, "same failure"), line(plural(found.tasks.length, "other task"), found.tasks.length ? found.tasks.map((id, index) => [index ? ", " : "", h("a", { class: "link", href: addressOf(`/tasks/${encodeURIComponent(id)}?tab=failures`) }, shown(id))]) : h("span", { class: "muted" }, found.looked_at > 1 ? `none of the last ${found.looked_at} that failed` : "no other task of this agent failed")), found.next ? line("older", h("button", { class: "link", type: "button", onclick: further }, `look further than the last ${found.looked_at}`)) : null];
 }
 
 function attempts(one, found, goTo) {

@@ -7,8 +7,8 @@ import { h } from "./dom.js";
 import { choices, fieldsOf, labelOf, valueOf } from "./forms.js";
 import { icon, status } from "./icons.js";
 import { legend } from "./keys.js";
-import { addressOf, go } from "./route.js";
-import { clock, duration, money, name, number, shown, value } from "./text.js";
+import { addressOf, goWithin, namespaceOf, within } from "./route.js";
+import { clock, duration, looksAlike, money, name, number, shown, trouble, value } from "./text.js";
 
 const KINDS = [
   ["", "Everything", "waiting"], ["question", "Questions", "waiting"], ["approval", "Approvals", "waiting"], ["doubt", "Calls in doubt", "doubt"],
@@ -58,7 +58,7 @@ export function inbox(page, to) {
 
   return {
     title: () => "Inbox",
-    keys: { j: () => move(1), k: () => move(-1), o: () => chosen() && go(`/tasks/${encodeURIComponent(chosen().task)}`), a: press("approve"), r: press("reject"), h: press("happened"), n: press("not"), Enter: press("confirm"), Escape: () => chosen() && drafts.delete(nameOf(chosen())) && page.draw(), 1: press("choice1"), 2: press("choice2"), 3: press("choice3") },
+    keys: { j: () => move(1), k: () => move(-1), o: () => chosen() && goWithin(chosen().namespace, pathOf(chosen())), a: press("approve"), r: press("reject"), h: press("happened"), n: press("not"), Enter: press("confirm"), Escape: () => chosen() && drafts.delete(nameOf(chosen())) && page.draw(), 1: press("choice1"), 2: press("choice2"), 3: press("choice3") },
     ticks: () => true,
     async start(listen) {
       await load();
@@ -74,11 +74,17 @@ export function inbox(page, to) {
         h("div", { class: "split" },
           h("nav", { class: "kinds", "aria-label": "Kinds" }, KINDS.filter(([kind]) => kind !== "other" || count("other")).map(([kind, label, shape]) => h("button", { type: "button", "aria-pressed": String(known.kind === kind), onclick: () => { known.kind = kind; known.on = 0; page.draw(); } }, h("span", { class: `st ${shape}` }, icon(shape)), label, h("span", { class: "n" }, String(count(kind))))),
             h("p", { class: "muted sm desc" }, "Oldest first. A worker resumes a task as soon as you have decided.")),
-          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : h("p", { class: "panel plain" }, "Inbox is empty."), known.more ? h("p", { class: "muted sm" }, "There are more; these are the first 200.") : null)),
+          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : nothing(to), known.more ? h("p", { class: "muted sm" }, "There are more; these are the first 200.") : null)),
         legend([["j k", "next, previous"], ["a", "approve"], ["r", "reject"], ["h n", "settle"], ["o", "open the task"]]),
       ];
     },
   };
+}
+
+/** What is said if no entry is shown. */
+function nothing(to) {
+  if (!to.task) return h("p", { class: "panel plain" }, "Inbox is empty.");
+  return h("p", { class: "panel plain" }, "Nothing is asked here. It was decided, or the task has moved on: ", h("a", { class: "link", href: addressOf(`/tasks/${encodeURIComponent(to.task)}`) }, shown(to.task)), ".");
 }
 
 // Acts
@@ -95,6 +101,7 @@ async function act(page, entry, verb, body, told) {
   try {
     const header = await post(`/tasks/${encodeURIComponent(entry.owner || entry.task)}/${verb}`, body);
     drafts.delete(key);
+    if (verb === "reconcile") learn(page, entry);
     if (verb === "reconcile" && header.inbox.some((one) => one.kind === entry.kind && one.key === entry.key)) {
       drafts.set(key, { ...draft, busy: false, error: { message: "The destination can't tell. The call stays in doubt.", hint: "" } });
       return page.draw();
@@ -103,6 +110,7 @@ async function act(page, entry, verb, body, told) {
     follow(page, key);
   } catch (error) {
     drafts.set(key, { ...draft, busy: false, error, armed: null });
+    if (verb === "reconcile") learn(page, entry);
     const late = error.status === 409 && error.code !== "approval-changed" && verb !== "reconcile";
     if (late) done.set(key, { entry, at: Date.now(), error });
   }
@@ -223,23 +231,37 @@ export function card(page, entry, { on = false, short = false } = {}) {
   const shape = entry.kind === "doubt" || entry.kind === "blocked" ? "doubt" : ["quarantined", "damaged", "diverged"].includes(entry.kind) ? "quarantined" : entry.kind === "no_worker" ? "pending" : "waiting";
   const came = done.get(key);
   return h("article", { key, class: `card${on ? " sel" : ""}`, "data-entry": `${entry.task}/${entry.kind}/${entry.key}` },
-    h("header", null, status(shape, { pill: true, word: WORDS[entry.kind] }), short ? null : h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}`) }, name(entry.task)), short ? null : h("span", { class: "muted sm" }, shown(entry.agent)), h("span", { class: "grow" }),
+    h("header", null, status(shape, { pill: true, word: WORDS[entry.kind] }), short ? null : h("a", { class: "id", href: addressOf(within(entry.namespace, pathOf(entry))), "data-whole": entry.namespace ? "" : null }, name(entry.local || entry.task)), short ? null : h("span", { class: "muted sm" }, entry.namespace ? [h("b", null, shown(namespaceOf(entry))), " · "] : null, shown(entry.agent)), h("span", { class: "grow" }),
       h("span", { class: "muted sm" }, `waits ${duration(Math.max(0, now - entry.since_ms))}`), entry.until_ms ? h("span", { class: "risk" }, entry.until_ms > now ? `expires in ${duration(entry.until_ms - now)}` : "expired") : null,
       entry.expires_ms ? h("span", { class: "muted sm", title: "Nothing happens to it meanwhile" }, entry.expires_ms > now ? `the task is cancelled in ${duration(entry.expires_ms - now)}` : "the task has expired") : null),
-    h("div", { class: "in" }, question(entry, page), came ? outcome(came) : controls(page, entry, drafts.get(key) || {})));
+    h("div", { class: "in" }, question(entry, page), came ? outcome(came) : entry.namespace ? elsewhere(entry) : controls(page, entry, drafts.get(key) || {})));
 }
 
+const pathOf = (entry) => `/tasks/${encodeURIComponent(entry.local || entry.task)}`;
+
+/** On a page of all namespaces an entry leads to the page of its own, where it is decided. */
+function elsewhere(entry) {
+  const path = `/inbox/${[entry.local, entry.kind, entry.key].map(encodeURIComponent).join("/")}`;
+  return h("div", { class: "acts" }, h("a", { class: "btn pri", href: addressOf(within(entry.namespace, path)), "data-whole": "" }, "Decide …"));
+}
+
+const callOf = (entry) => `${entry.task}\n${entry.key}\n${entry.bound}`;
 const calls = new Map();
-const NOTHING = { origins: {}, announced: null, earlier: null, idempotency_key: "", pace: null };
+const NOTHING = { origins: {}, announced: null, earlier: null, idempotency_key: "", pace: null, asked: [] };
 
 /** What is known of a call beside its arguments: who wrote them, who announced it; asked for once for what is asked. */
 function knownOf(page, entry) {
-  const key = `${entry.task}\n${entry.key}\n${entry.bound}`;
+  const key = callOf(entry);
   if (!calls.has(key)) {
     calls.set(key, NOTHING);
-    get(`/inbox/${encodeURIComponent(entry.task)}/${encodeURIComponent(entry.key)}`).then((found) => { calls.set(key, found); page.draw(); }, () => undefined);
+    learn(page, entry);
   }
   return calls.get(key);
+}
+
+/** Read it, or read it anew; what was known stays until then. */
+function learn(page, entry) {
+  get(`/inbox/${encodeURIComponent(entry.task)}/${encodeURIComponent(entry.key)}`).then((found) => { calls.set(callOf(entry), found); page.draw(); }, () => undefined);
 }
 
 /** What other calls of the tool came to in this task. */
@@ -254,8 +276,13 @@ function earlier(known, tool) {
 function announced(known, since) {
   const found = known.announced;
   if (!found || !found.holder) return `Announced ${clock(since)}; no outcome is recorded. `;
-  const died = found.ended_ms ? `, which ${found.end === "lost" ? "was lost" : "died"} ${clock(found.ended_ms)}` : "";
-  return [`Announced ${clock(found.at_ms || since)} by process `, h("span", { class: "m" }, shown(found.holder.pid)), `${died}; no outcome is recorded. `];
+  const died = found.ended_ms ? `, which ${found.end === "lost" ? "was lost" : "died"} after ${clock(found.ended_ms)}` : "";
+  return [`Announced ${clock(found.at_ms || since)} by process `, h("span", { class: "m" }, shown(found.holder.pid), found.holder.machine ? [" on ", shown(found.holder.machine)] : ""), `${died}; no outcome is recorded. `];
+}
+
+/** The answers of the destination to people who asked it from this page. */
+function said(known) {
+  return known.asked.map((one, index) => [index ? "; " : " Asked from this page: ", clock(one.at_ms), one.by ? [" by ", shown(one.by)] : "", ", ", shown(one.told), index === known.asked.length - 1 ? ". " : ""]);
 }
 
 const WROTE = { model: () => "written by the model", person: (one) => `same as ${one} gave`, tool: (one) => `same as in the result of ${one}`, step: (one) => `same as in the result of ${one}`, input: () => "same as in the task's input" };
@@ -265,15 +292,15 @@ function wrote(places) {
 }
 
 function question(entry, page) {
-  const known = entry.tool || entry.kind === "budget" ? knownOf(page, entry) : NOTHING;
+  const known = !entry.namespace && (entry.tool || entry.kind === "budget") ? knownOf(page, entry) : NOTHING;
   const tool = h("span", { class: "m" }, shown(entry.tool || entry.name));
   if (entry.kind === "approval") {
-    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry.arguments, known.origins),
+    return [h("p", { class: "q" }, "Approval requested: ", tool), entry.prompt ? h("p", { class: "ink2" }, shown(textOf(entry.prompt))) : null, args(entry, known.origins),
       h("p", { class: "muted sm" }, [entry.risk, `bound to ${entry.bound.slice(0, 12)}…`, "if an argument changes, you are asked again", earlier(known, entry.tool)].filter(Boolean).map((one, index) => [index ? " · " : "", shown(one)]))];
   }
   if (entry.kind === "doubt" || entry.kind === "blocked") {
-    return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry.arguments, {}, known.idempotency_key),
-      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), announced(known, entry.since_ms), entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
+    return [h("p", { class: "q" }, "Did ", tool, " happen?"), args(entry, {}, known.idempotency_key),
+      h("p", { class: "ink2 sm" }, h("b", null, "What is known. "), announced(known, entry.since_ms), entry.prompt ? [shown(capital(textOf(entry.prompt))), ". "] : "", said(known), "It is not made again until you settle it.", entry.owner ? [" The call belongs to ", shown(entry.owner), "."] : null)];
   }
   if (entry.kind === "question") return h("p", { class: "q" }, shown(textOf(entry.prompt) || entry.name));
   if (entry.kind === "budget") {
@@ -295,18 +322,23 @@ function textOf(prompt) {
   return JSON.stringify(prompt);
 }
 
+/** A value as the server wrote it, because a number in it is larger than this browser can hold. */
+function text(given) {
+  return [h("span", { class: "sy-n" }, shown(given.slice(0, 4000))), given.length > 4000 ? h("span", { class: "muted" }, ` … ${given.length - 4000} characters more`) : null];
+}
+
 /** Exact arguments, one a row; nothing is cut without a count of what is hidden. */
-function args(given, from = {}, named = "") {
+function args({ arguments: given, exact = {} }, from = {}, named = "") {
   const entries = Object.entries(given || {});
   if (!entries.length && !named) return null;
-  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, value(one, 4000)), Object.hasOwn(from, key) ? h("dd", { class: "from" }, wrote(from[key])) : null)), named ? h("div", { key: "\u0000key" }, h("dt", { class: "muted", title: "The idempotency key that the destination was given" }, "key"), h("dd", null, shown(named))) : null);
+  return h("dl", { class: "args" }, entries.map(([key, one]) => h("div", { key, class: typeof one === "number" ? "flag" : "" }, h("dt", null, shown(key)), h("dd", null, Object.hasOwn(exact, key) ? text(exact[key]) : value(one, 4000), looksAlike(JSON.stringify(one)) ? [" ", h("span", { class: "risk", title: "A word has letters of scripts that look alike" }, "mixed scripts")] : null), Object.hasOwn(from, key) ? h("dd", { class: "from" }, wrote(from[key])) : null)), named ? h("div", { key: "\u0000key" }, h("dt", { class: "muted", title: "The idempotency key that the destination was given" }, "key"), h("dd", null, shown(named))) : null);
 }
 
 function controls(page, entry, draft) {
   const press = (which) => () => pressed(page, entry, which);
   const change = (field) => (event) => drafts.set(nameOf(entry), { ...(drafts.get(nameOf(entry)) || {}), [field]: event.target.value });
   const why = h("input", { class: "field", "aria-label": "Why", placeholder: "Why (recorded)", value: draft.why || "", oninput: change("why") });
-  const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, shown(draft.error.message), " ", shown(draft.error.hint || "")) : null;
+  const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, trouble(draft.error)) : null;
   const right = ["budget", "quarantined"].includes(entry.kind) ? "steer" : "answer";
   if (!rights(page, right) || !CONTROLS[entry.kind]) return [error, h("div", { class: "acts" }, entry.commands.map((one) => commandLine(one)))];
   return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy, page }))];
@@ -318,9 +350,19 @@ function armed(label, bad, busy) {
   return h("button", { class: `btn ${bad ? "bad" : "pri"} armed`, type: "submit", disabled: busy || false }, label, h("kbd", null, "Enter"));
 }
 
+/** How much a call is about, if it takes one number: `240 euros`. */
+function amount(entry, before) {
+  const numbers = Object.entries(entry.arguments || {}).filter(([, one]) => typeof one === "number");
+  if (numbers.length !== 1) return "";
+  const [name1, given] = numbers[0];
+  // Every digit is there: what is approved is never rounded.
+  const digits = entry.exact && Object.hasOwn(entry.exact, name1) ? entry.exact[name1] : given.toLocaleString("en", { maximumFractionDigits: 20 });
+  return [before, digits, " ", shown(name1)];
+}
+
 const CONTROLS = {
   approval: ({ draft, press, why, busy, entry }) => [
-    draft.armed === "approve" ? armed(`Yes, approve ${entry.tool || entry.name} once`, false, busy) : button("Approve …", "a", press("approve"), "pri", busy),
+    draft.armed === "approve" ? armed(["Yes, approve ", shown(entry.tool || entry.name), amount(entry, " of "), " once"], false, busy) : button(["Approve", amount(entry, " "), " …"], "a", press("approve"), "pri", busy),
     draft.armed === "reject" ? armed("Yes, reject it for good", true, busy) : button("Reject …", "r", press("reject"), "bad", busy), why,
     h("a", { class: "btn ghost", href: addressOf(`/tasks/${encodeURIComponent(entry.task)}?tab=state`) }, "See what it knew")],
   doubt: ({ draft, press, change, why, busy, entry, page }) => [
@@ -349,7 +391,7 @@ function form(schema, draft, change) {
 }
 
 function outcome(one) {
-  if (one.error) return h("p", { class: "notice bad", role: "alert" }, shown(one.error.message), " ", shown(one.error.hint || ""));
+  if (one.error) return h("p", { class: "notice bad", role: "alert" }, trouble(one.error));
   const ran = one.after !== undefined && (one.holder || ["running", "completed", "failed"].includes(one.status)); // released soon
   const took = ran ? `; ${one.holder ? `process ${one.holder.pid}` : "a worker"} took it after ${duration(one.after)}` : "";
   const unserved = one.waiting && one.waiting.kind === "no_worker" ? one.waiting.why : "";

@@ -5,7 +5,7 @@ import { h, render } from "./dom.js";
 const OFF = "holdfast-keys-off";
 const HELP = [
   ["/", "find, and commands"], ["?", "these keys"], ["g t", "tasks"], ["g i", "inbox"], ["g w", "workers"], ["g a", "audit"],
-  ["j k", "next, previous row"], ["Enter", "open"], ["x c", "select; compare two"], ["← →", "one event"], ["⇧← ⇧→", "one step"], ["Home End", "first event, now"], [".", "back to now"],
+  ["j k", "next, previous row"], ["Enter", "open"], ["x c", "select; compare two"], ["← →", "one event"], ["⇧← ⇧→", "one step"], ["[ ]", "one turn"], ["Home End", "first event, now"], [".", "back to now"],
   ["e", "steps or events"], ["t", "real or folded time"], ["d", "differences or everything"], ["b", "mark this moment"], ["1 … 7", "tabs; in the inbox: choices"],
   ["f", "fork"], ["a", "approve"], ["r", "reject; resume"], ["h n", "it happened, it did not"], ["y", "copy the link"], ["Y", "copy the command"], ["Esc", "back"],
 ];

@@ -18,10 +18,18 @@ export function knowledge(found, doc, writers, goTo) {
 }
 
 function decision(one, goTo) {
-  const options = [one.choice, ...one.options.filter((other) => JSON.stringify(other) !== JSON.stringify(one.choice))];
+  const against = one.options.map(reasoned);
+  const same = (option) => JSON.stringify(option) === JSON.stringify(one.choice);
+  const options = [{ option: one.choice, why: "" }, ...against.filter(({ option }) => !same(option))];
   return h("article", { key: one.seq, class: "decision" }, h("h3", null, shown(one.question)),
-    h("dl", { class: "args" }, options.map((option, index) => h("div", { key: index }, h("dt", null, index ? "" : h("span", { class: "completed" }, "✓ "), told(option)), h("dd", { class: index ? "muted" : "" }, index ? "not taken" : one.why ? shown(one.why) : "taken")))),
+    h("dl", { class: "args" }, options.map(({ option, why }, index) => h("div", { key: index }, h("dt", null, index ? "" : h("span", { class: "completed" }, "✓ "), told(option)), h("dd", { class: index ? "muted" : "" }, index ? ["not taken", why ? [" · ", shown(why)] : ""] : one.why ? shown(one.why) : "taken")))),
     h("p", { class: "muted sm" }, one.step ? ["after ", h("span", { class: "m" }, shown(one.step)), " · "] : null, h("button", { class: "link", type: "button", onclick: () => goTo(one.seq) }, `seq ${one.seq}`)));
+}
+
+/** An option and what speaks against it: `decide(…, options={"DY641": "arrives at 23:10"})` keeps both. */
+function reasoned(given) {
+  const both = given && typeof given === "object" && !Array.isArray(given) && Object.keys(given).sort().join() === "option,why" && typeof given.why === "string";
+  return both ? given : { option: given, why: "" };
 }
 
 const told = (option) => (typeof option === "string" ? shown(option) : value(option, 300));

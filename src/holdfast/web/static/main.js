@@ -1,12 +1,12 @@
 // The page: finds the session, shows the screen that the address names, and keeps the bar above it.
 
-import { connection, exchange, forget, get, login, Problem, stream } from "./api.js";
+import { connection, exchange, forget, get, hold, login, Problem, stream } from "./api.js";
 import { commandLine } from "./copy.js";
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { onKeys, showKeys } from "./keys.js";
-import { addressOf, go, onMove, route } from "./route.js";
-import { ago, number, shown } from "./text.js";
+import { addressOf, go, goWithin, onMove, route } from "./route.js";
+import { ago, clock, number, sentence, shown, trouble } from "./text.js";
 import { worded } from "./chips.js";
 import { startTask } from "./start.js";
 
@@ -43,13 +43,13 @@ function body() {
 
 const PLACES = [["tasks", "Tasks", "/"], ["inbox", "Inbox", "/inbox"], ["workers", "Workers", "/workers"], ["audit", "Audit", "/audit"]];
 
-/** Whether this page lists the tasks of all namespaces: then everything else is on the page of one. */
+/** Whether this page is of all namespaces: then a task, and what is done about it, is on the page of one. */
 const spread = () => Boolean(page.about && page.about.spread);
 
 function places() {
   const here = ["task", "compare"].includes(route().screen) ? "tasks" : route().screen;
   const waiting = page.counts && page.counts.inbox;
-  return PLACES.filter(([name]) => name === "tasks" || !spread()).map(([name, label, path]) =>
+  return PLACES.map(([name, label, path]) =>
     h("a", { href: addressOf(path), "aria-current": here === name ? "page" : null }, h("span", { class: "ic" }, icon(name)), label, name === "inbox" && waiting ? h("span", { class: "n hot" }, number(waiting)) : null),
   );
 }
@@ -71,8 +71,9 @@ function bar() {
 
 function live() {
   const age = Date.now() - connection.at;
-  if (connection.state === "live") return h("span", { class: "live" }, h("i"), "Live ", h("small", null, age < 20_000 ? "" : `as of ${ago(age)} ago`));
-  if (connection.state === "paused") return h("span", { class: "live off" }, h("i"), "Paused");
+  const told = (kind, word, small, what) => h("button", { type: "button", class: `live${kind}`, title: `${what} the live view`, onclick: () => { hold(!connection.held); draw(); } }, h("i"), `${word} `, h("small", null, small), h("span", { class: "vh" }, `, press to ${what.toLowerCase()}`));
+  if (connection.state === "live") return told("", "Live", age < 20_000 ? "" : `as of ${ago(age)} ago`, "Pause");
+  if (connection.state === "paused") return told(" off", "Paused", connection.at && age > 1500 ? `as of ${ago(age)} ago` : "", "Resume");
   const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
   return h("span", { class: "live lost" }, h("i"), "Not connected ", h("small", null, `tries again in ${left} s`));
 }
@@ -83,12 +84,18 @@ function bottom() {
 
 /** What stands above a screen while the server, or the store, does not answer. What is on screen stays. */
 function banner() {
+  if (connection.outdated) return outdated();
   if (connection.state !== "lost") return null;
   const error = connection.error;
   if (error && error.status === 401) return ended();
-  const when = connection.at ? `What you see is from ${new Date(connection.at).toLocaleTimeString()}.` : "";
-  const told = error && error.status ? `${error.message} ${error.hint}` : "The page's server does not answer. Tasks are safe: workers continue without this page.";
+  const when = connection.at ? `What you see is from ${clock(connection.at)}.` : "";
+  const told = error && error.status ? trouble(error) : "The page's server does not answer. Tasks are safe: workers continue without this page.";
   return h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, told, " ", when), h("span", { class: "grow" }), h("button", { class: "btn", type: "button", onclick: () => feed && feed.now() }, "Try now"));
+}
+
+/** The server was updated, and this tab still has the page of before. */
+function outdated() {
+  return h("div", { class: "notice past", role: "status" }, h("span", null, "This page was updated on the server. What you see is the version of before."), h("span", { class: "grow" }), h("button", { class: "btn pri", type: "button", onclick: () => location.reload() }, "Load again"));
 }
 
 /** The session is over while a screen is shown: it stays, and continues with a new link. */
@@ -131,8 +138,6 @@ function parted(text) {
   return [text, ""];
 }
 
-const sentence = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.?!…]$/.test(text) ? "" : "."}`;
-
 /** Tasks whose ids begin like one that is not there; looked for once. */
 function alike(error) {
   if (error.code !== "task-not-found" || !error.details.id) return null;
@@ -167,7 +172,7 @@ function entrance() {
     }
   };
   return h("main", { id: "main", class: "entrance" }, h("div", { class: "mark0" }, icon("brand")), h("h1", null, "Open the link that holdfast ui printed"),
-    h("p", { class: "muted" }, refused ? `${refused.message} ${refused.hint}` : "This page has no session. A link works once; print a new one with this command:"),
+    h("p", { class: "muted" }, refused ? trouble(refused) : "This page has no session. A link works once; print a new one with this command:"),
     h("pre", { class: "code" }, "holdfast ui --link"),
     h("form", { class: "acts", onsubmit: enter }, h("input", { class: "field", name: "code", autocomplete: "off", "aria-label": "Link or token", placeholder: "Paste the link or token", ...field }), h("button", { class: "btn pri", type: "submit" }, "Log in")),
   );
@@ -179,7 +184,7 @@ function commands() {
   const may = page.about && !page.about.read_only && page.about.rights.includes("steer");
   const places1 = [["Tasks", "/", "g t"], ["Inbox", "/inbox", "g i"], ["Workers and queues", "/workers", "g w"], ["Audit", "/audit", "g a"], ["Users", "/users", ""], ["Threads", "/threads", ""]];
   return [
-    ...places1.filter(([, path]) => path === "/" || !spread()).map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
+    ...places1.filter(([, path]) => !spread() || PLACES.some(([, , one]) => one === path)).map(([label, path, keys]) => ({ label, told: keys || "screen", act: () => go(path) })),
     ...(may && page.about.agents.length ? [{ label: "Start a task", told: "of an agent of this page's file", act: () => startTask().catch(failed) }] : []),
     { label: "Keys", told: "?", act: showKeys },
     { label: "Copy the link", told: "y", act: () => navigator.clipboard.writeText(location.href).catch(() => undefined) },
@@ -193,7 +198,7 @@ async function found1(text) {
   if (!text) return own;
   const found = await get("/search", { q: text }).catch(() => ({ tasks: [], words: [] }));
   return [
-    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => (one.namespace ? location.assign(addressOf(`/ns/${encodeURIComponent(one.namespace)}/tasks/${encodeURIComponent(one.local)}`)) : go(`/tasks/${encodeURIComponent(one.id)}`)) })),
+    ...found.tasks.map((one) => ({ label: one.id, told: `${one.agent} · ${one.status}`, act: () => goWithin(one.namespace, `/tasks/${encodeURIComponent(one.local || one.id)}`) })),
     ...own,
     ...found.words.map(([kind, word]) => ({ label: word, told: `filter by ${kind}`, act: () => go(`/?q=${encodeURIComponent(worded(kind, word))}`) })),
   ];
@@ -309,9 +314,9 @@ onKeys({
   "/": find,
   "?": showKeys,
   "g t": () => go("/"),
-  "g i": () => !spread() && go("/inbox"),
-  "g w": () => !spread() && go("/workers"),
-  "g a": () => !spread() && go("/audit"),
+  "g i": () => go("/inbox"),
+  "g w": () => go("/workers"),
+  "g a": () => go("/audit"),
 }, () => (screen && session && !page.problem ? screen.keys || {} : {}));
 
 setInterval(() => {

@@ -143,17 +143,37 @@ export class Moments {
     const block = this.blocks.get(Math.floor((seq - 1) / BLOCK));
     const found = new Map();
     if (!block) return found;
+    let plan = block.start && block.start.get("plan") ? block.start.get("plan").map(() => undefined) : [];
     for (const [one, ops] of block.deltas) {
       if (one > seq) break;
       for (const op of ops) {
         const [section, key] = pointer(op.path);
         if (section === undefined) continue;
-        found.set(key === undefined ? section : `${section}\u0000${key}`, one);
+        if (section === "plan") plan = stepsWritten(plan, op, one);
+        else if (LISTED.has(section)) for (const value of [op.value].flat()) found.set(`${section}\u0000${value}`, one);
+        else found.set(key === undefined ? section : `${section}\u0000${key}`, one);
         if (key === undefined && op.value && typeof op.value === "object") for (const inner of Object.keys(op.value)) found.set(`${section}\u0000${inner}`, one);
       }
     }
+    plan.forEach((one, index) => one && found.set(`plan\u0000${index + 1}`, one));
     return found;
   }
+}
+
+/** Sections that are lists of texts: a text is found by what it says, whatever its place. */
+const LISTED = new Set(["questions", "flags"]);
+
+/** Who wrote each step of a plan, after one more operation: steps move when others are added or removed before them. */
+function stepsWritten(plan, op, seq) {
+  const [, place, ...rest] = pointer(op.path);
+  if (place === undefined) return (op.value || []).map(() => seq);
+  const found = [...plan];
+  if (op.op === "move") found.splice(Number(pointer(op.from)[1]), 1);
+  const index = place === "-" ? found.length : Number(place);
+  if (op.op === "remove" && !rest.length) found.splice(index, 1);
+  else if (op.op === "replace" || rest.length) found[index] = seq;
+  else found.splice(index, 0, seq);
+  return found;
 }
 
 const SECTIONS = ["status", "stage", "phase", "turn", "goal", "waiting", "state", "facts", "plan", "questions", "flags", "notes", "artifacts", "checkpoints"];

@@ -8,6 +8,20 @@ export function addressOf(path) {
   return base + path;
 }
 
+/** A path on the page of a namespace, from the page of all; without a namespace it is one of this page. */
+export function within(namespace, path) {
+  return namespace ? `/ns/${encodeURIComponent(namespace)}${path}` : path;
+}
+
+/** Go there: the page of a namespace is another one, which is loaded. */
+export function goWithin(namespace, path) {
+  if (namespace) location.assign(addressOf(within(namespace, path)));
+  else go(path);
+}
+
+/** The namespace of a row, as people read it. */
+export const namespaceOf = (row) => (row.namespace === "-" ? "no namespace" : row.namespace || "");
+
 /** Which screen the address names, and what it asks for. An id is one part of the path, decoded once. */
 export function route() {
   const parts = location.pathname.slice(base.length).split("/").filter((part, index) => index > 0).map(decodeURIComponent);

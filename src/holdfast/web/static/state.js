@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { compared, lines, plain } from "./moments.js";
-import { plural, shown, value } from "./text.js";
+import { number, plural, shown, value } from "./text.js";
 
 const SIGNS = { add: "+", del: "−", chg: "~" };
 const NAMES = { task: "task", state: "state", facts: "facts", plan: "plan", questions: "questions", flags: "flags", notes: "notes", artifacts: "artifacts", checkpoints: "checkpoints" };
@@ -36,17 +36,18 @@ function entry(one, writers, goTo, more = null) {
   const wrote = writers && (writers.get(`${one.section}\u0000${one.key}`) || (one.section === "task" ? writers.get(one.key) : undefined));
   const source = wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
   const sign = one.section === "plan" && !one.kind ? (plain(one.value).done ? "✓" : "○") : SIGNS[one.kind] || "";
+  const isMarked = one.section === "plan" && !one.kind; // its sign says whether it is done
   if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source));
   return h("div", { key: `${one.section}/${one.key}`, class: one.kind },
     h("span", { class: "g" }, sign ? [h("span", { class: "vh" }, { add: "added", del: "removed", chg: "changed" }[one.kind] || ""), sign] : ""), h("span", { class: "k", title: one.key }, shown(one.key)),
-    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value), source, more));
+    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value, isMarked), source, more));
 }
 
-function told(section, given) {
+function told(section, given, isMarked = false) {
   const one = plain(given);
   if (section === "facts") return [value(one.value, 160), one.source ? h("span", { class: "muted" }, " ", shown(one.source)) : null];
-  if (section === "plan") return [shown(one.step), one.done ? " ✓" : ""];
-  if (section === "artifacts") return [shown(one.summary || one.type), h("span", { class: "muted" }, ` ${one.bytes} bytes`)];
+  if (section === "plan") return [shown(one.step), one.done && !isMarked ? " ✓" : ""];
+  if (section === "artifacts") return [shown(one.summary || one.type), h("span", { class: "muted" }, ` ${number(one.bytes)} bytes`)];
   if (section === "checkpoints") return [`seq ${one}`];
   if (section === "task" || section === "flags" || section === "questions") return typeof one === "string" ? shown(one) : value(one, 160);
   return value(one, 160);

@@ -99,6 +99,14 @@ export function task(page, to) {
     goTo(next || (by > 0 ? head() : 1));
   }
 
+  function goToTurn(by) {
+    const first = new Map();
+    for (const one of steps()) if (!first.has(one.turn)) first.set(one.turn, one.first);
+    const begins = [...first.values()].sort((a, b) => a - b);
+    const next = by > 0 ? begins.find((one) => one > seq()) : begins.filter((one) => one < seq()).pop();
+    goTo(next || (by > 0 ? head() : 1));
+  }
+
   async function choose(step) {
     ask({ step: view.step === step.key ? null : step.key });
   }
@@ -203,26 +211,38 @@ export function task(page, to) {
 
   const cancel = () => askPerson({ title: `Cancel ${id}?`, text: "The task and its children stop. What it did is compensated, as its tools declare. This can't be undone.", fields: [{ name: "why", label: "Why (recorded)" }], confirm: "Cancel the task", bad: true, act: ({ why }) => act("cancel", { why }) });
 
-  const resume = () => askPerson({ title: `Resume ${id}?`, text: "The task becomes pending, and a worker takes it. The step that failed is tried afresh; completed steps are not repeated.", fields: [{ name: "why", label: "Why (recorded)" }], confirm: "Resume", act: ({ why }) => act("resume", { why }) });
+  const resume = () => askPerson({ title: `Resume ${id}?`, text: "The task becomes pending, and a worker takes it. The step that failed is tried afresh; completed steps are not repeated.", fields: [{ name: "why", label: "Why (recorded)" }, ...(known.header.deadline ? [{ name: "deadline", label: "New deadline, from now, such as 2h (empty: the old one)" }] : [])], confirm: "Resume", act: ({ why, deadline = "" }) => act("resume", { why, ...(deadline.trim() ? { deadline: deadline.trim() } : {}) }) });
 
   const rollback = () => askPerson({ title: `Roll ${id} back to seq ${seq()}?`, text: `Steps recorded after seq ${seq()} are void; the history is kept. A call that has happened is not made again: it returns its outcome.`, fields: [{ name: "why", label: "Why (recorded)" }], confirm: `Roll back to seq ${seq()}`, bad: true, act: ({ why }) => act("rollback", { to: seq(), why }) });
 
   /** Go to a checkpoint, and ask whether to take the task back to it. */
   const rollBackTo = (at) => { goTo(at); rollback(); };
 
-  const fork = () => askPerson({
+  /** What the state of this agent may hold: of the file that the page was given, if its state is typed. */
+  async function stateHelp() {
+    const sections = h("p", { class: "muted sm" }, "Sections: ", h("code", null, "set"), ", ", h("code", null, "delete"), ", ", h("code", null, "append_facts"), " (key, value, source), ", h("code", null, "replace_plan"), ", ", h("code", null, "raise_flags"), ".");
+    const { agent } = known.header;
+    const schema = page.about.agents.includes(agent) ? (await get("/agents")).agents.find((one) => one.name === agent)?.state : null;
+    if (!schema) return sections;
+    const { fieldsOf, labelOf } = await import("./forms.js");
+    return [sections, h("details", { class: "sm schema" }, h("summary", null, `The state of ${agent}: `, fieldsOf(schema).map((one, index) => [index ? ", " : "", shown(labelOf(one))])), h("pre", { class: "code", tabindex: "0" }, shown(JSON.stringify(schema, null, 2))))];
+  }
+
+  const fork = () => stateHelp().then(forkWith).catch(page.failed);
+
+  const forkWith = (help) => askPerson({
     title: `Fork from seq ${seq()}`,
     text: "A new task begins whose past is this one's. This one is not changed. Completed steps are not repeated.",
     fields: [
       { name: "id", label: "Id of the new task (empty: made up)" },
-      { name: "patch", label: 'What to change, as JSON, such as {"set": {"seat": "window"}}', lines: 3, value: "" },
+      { name: "patch", label: 'What to change, as JSON, such as {"set": {"seat": "window"}}', lines: 3, value: "", help },
       { name: "effects", label: "Calls that change the world", value: "ask", choices: [["ask", "ask: each waits for an approval"], ["live", "live: they are made"], ["recorded", "recorded: answered from this log, nothing is touched"]] },
     ],
     confirm: "Fork",
     act: async ({ id: named, patch, effects }) => {
       const body = { at: seq(), effects };
       if (named.trim()) body.id = named.trim();
-      if (patch.trim()) body.patch = JSON.parse(patch);
+      if (patch.trim()) body.patch = parsedPatch(patch);
       const made = await act("fork", body);
       go(`/tasks/${encodeURIComponent(made.id)}`);
     },
@@ -230,6 +250,7 @@ export function task(page, to) {
 
   const keys = {
     ArrowLeft: () => goTo(seq() - 1), ArrowRight: () => goTo(seq() + 1), "Shift+ArrowLeft": () => goToStep(-1), "Shift+ArrowRight": () => goToStep(1),
+    "[": () => goToTurn(-1), "]": () => goToTurn(1),
     Home: () => goTo(1), End: () => goTo(head()), ".": () => goTo(head()), Escape: () => (view.step ? ask({ step: null }) : view.at ? goTo(head()) : go("/")),
     e: () => ask({ view: view.events ? null : "events" }), t: () => ask({ time: view.real ? null : "real" }), d: () => { known.whole = !known.whole; page.draw(); },
     b: () => { known.mark = known.mark === seq() ? null : seq(); page.draw(); },
@@ -265,6 +286,8 @@ export function task(page, to) {
     const other = (label, one) => more.push(" · ", label, " ", h("a", { class: "m", href: addressOf(`/tasks/${encodeURIComponent(one)}`) }, shown(one)));
     if (header.parent) other("child of", header.parent);
     for (const one of header.children || []) other("has child", one);
+    const { count, newest } = header.forks || { count: 0, newest: [] };
+    newest.forEach((one, index) => (index ? more.push(", ", h("a", { class: "m", href: addressOf(`/tasks/${encodeURIComponent(one)}`) }, shown(one))) : other(count === 1 ? "forked once:" : `forked ${number(count)} times${count > newest.length ? `, the newest ${newest.length}` : ""}:`, one)));
     const forked = known.rows.find((one) => one[2] === "task_forked");
     if (forked) {
       const from = forked[4].replace(/^from /, "").replace(/ at \d+$/, "");
@@ -291,9 +314,9 @@ export function task(page, to) {
           h("span", { class: "pips" }, known.stages.map((_, index) => h("i", { class: index < at || header.status === "completed" ? "d" : index === at ? mark : "" })), header.stage ? h("span", { class: "sm ink2" }, shown(header.stage), at >= 0 ? ` · stage ${at + 1} of ${known.stages.length}` : "") : null)),
         h("dl", { class: "meta" },
           header.goal ? fact("goal", shown(header.goal)) : null,
-          fact("worker", header.status === "running" && lane1 ? h("span", { class: "m" }, nameOf(lane1), header.interrupted ? " (dead)" : "") : "none"),
+          fact("worker", header.status === "running" && lane1 ? h("span", { class: "m" }, shown(nameOf(lane1)), header.interrupted ? " (dead)" : "") : "none"),
           fact("position", `${plural(header.steps.known, "step")} known, ${header.steps.committed} committed${header.turn ? ` · turn ${header.turn}` : ""}`),
-          header.deadline && header.status !== "completed" ? fact("deadline", due(header.deadline)) : null,
+          header.deadline && header.status !== "completed" ? fact("deadline", header.is_now ? due(header.deadline) : dueThen(header.deadline, known.rows[view.at - 1])) : null,
           header.user ? fact("user", h("a", { class: "under", href: addressOf(`/users/${encodeURIComponent(header.user)}`) }, shown(header.user))) : null,
           header.thread ? fact("thread", h("a", { class: "under", href: addressOf(`/threads/${encodeURIComponent(header.thread)}`) }, shown(header.thread))) : null,
           fact("chain", chain()),
@@ -321,9 +344,16 @@ export function task(page, to) {
     if (!view.at || view.at >= head()) return null;
     const one = known.rows[view.at - 1];
     const since = one ? ago(Date.now() + known.skew - one[1]) : "";
-    return h("div", { class: "notice past", role: "status" }, h("span", null, h("b", null, `You are looking at seq ${view.at} of ${head()}`), " ", h("span", { class: "ink2" }, one ? [since === "now" ? "just now" : `${since} ago`, ", just after ", shown(one[3]), " ", shown(one[4]), ". Everything on this page is as it was then."] : "")), h("span", { class: "grow" }),
+    return h("div", { class: "notice past", role: "status" }, h("span", null, h("b", null, `You are looking at seq ${view.at} of ${head()}`), " ", h("span", { class: "ink2" }, one ? [since === "now" ? "just now" : `${since} ago`, ", just after the event ", h("b", null, shown(one[3])), one[4] ? [" ", shown(one[4])] : "", ". Everything on this page is as it was then."] : "", waitedFor())), h("span", { class: "grow" }),
       canAct("steer") ? h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), `Fork from seq ${view.at}`) : null,
       h("button", { class: "btn pri", type: "button", onclick: () => goTo(head()) }, "Back to now", h("kbd", null, ".")));
+  }
+
+  /** What the task waited for at the moment, if it waited for a person. */
+  function waitedFor() {
+    if (!known.docs.now || known.docs.at !== view.at || !known.docs.now.get("waiting")) return null;
+    const one = known.rows.slice(0, view.at).findLast((each) => ["wait_started", "approval_asked", "step_doubted"].includes(each[2]));
+    return one ? [" It waited for this: ", h("b", null, shown(one[3])), " ", shown(one[4]), one[5] ? [", ", shown(one[5])] : "", "."] : null;
   }
 
   /** What the log holds is not what was written: it is shown, and not acted on. */
@@ -354,6 +384,10 @@ export function task(page, to) {
     const sized = (section) => (doc && doc.get(section) ? doc.get(section).size || 0 : 0);
     const decided = known.rows.filter((one) => one[2] === "decision_made" && one[0] <= seq()).length;
     const counts = { timeline: known.steps.size, conversation: counted(known.rows.slice(0, seq())), knowledge: decided + sized("facts"), artifacts: sized("artifacts"), events: head(), failures: failing(steps()).length };
+    if (known.tabSeen !== view.tab) {
+      known.tabSeen = view.tab; // on a phone the tabs are wider than the screen
+      requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".tabs [aria-selected=true]")?.scrollIntoView({ inline: "center", block: "nearest" })));
+    }
     const choose1 = (tab) => (event) => { event.preventDefault(); ask({ tab: tab === "timeline" ? null : tab }); };
     return h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the task" }, TABS.map(([tab, label]) => h("a", { role: "tab", href: `?tab=${tab}`, "aria-selected": String(view.tab === tab), onclick: choose1(tab) }, label, counts[tab] ? h("span", { class: "n" }, number(counts[tab])) : null)));
   }
@@ -384,7 +418,7 @@ export function task(page, to) {
   function later(found, writers) {
     if (view.tab === "knowledge") return found.knowledge(tabled("knowledge", () => get(`${path}/decisions`, upto())), known.docs.now, writers, goTo);
     if (view.tab === "artifacts") return found.artifacts(tabled("artifacts", () => get(`${path}/artifacts`, upto())), path, goTo, page);
-    if (view.tab === "failures") return found.failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: () => get(`${path}/same-failure`), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
+    if (view.tab === "failures") return found.failures(known, { step: (key) => get(`${path}/steps/${encodeURIComponent(key)}`), same: (after) => get(`${path}/same-failure`, { after }), first: () => get(`${path}/events/1`), moment: known1 }, goTo, page);
     known.messages = tabled("conversation", () => found.readChat(get, path, view.at));
     return found.conversation(known, known.header.agent, goTo, page);
   }
@@ -399,8 +433,9 @@ export function task(page, to) {
     const made = [known.rows.length, known.arrived, end, view.real].join(); // of a long task it takes as long as all the rest
     if (!known.scale || known.scale.made !== made) known.scale = { made, time: scale(all, known.rows, known.lanes, start, end, !view.real) };
     const { time } = known.scale;
+    time.open = known.dead ? known.dead.since : end;
     const moment = view.at && known.rows[view.at - 1] ? known.rows[view.at - 1][1] : null;
-    const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? end : to) - from : 0), 0), 0);
+    const working = all.reduce((sum, one) => sum + one.bars.reduce((part, [kind, from, to]) => part + (["run", "done", "failed", "killed"].includes(kind) ? (to === null ? time.open : to) - from : 0), 0), 0);
     const folded = time.silences.length ? ` · ${plural(time.silences.length, "silence")} folded` : "";
     return h("section", { class: "panel wf" },
       h("header", null, h("h2", null, "Timeline"), h("span", { class: "muted sm" }, `${duration(end - start)}, of which ${duration(working)} working${folded}`), h("span", { class: "grow" }),
@@ -478,7 +513,7 @@ export function task(page, to) {
     return h("div", { class: many ? "wscroll" : "scrollx", tabindex: "0", role: "region", "aria-label": "Events", onscroll: many ? (event) => { known.scroll = event.target.scrollTop; page.draw(); } : null },
       h("table", { class: "events" }, h("thead", null, h("tr", null, columns.map((one) => h("th", { scope: "col", class: `e-${one} ${one === "seq" || one === "seconds" ? "r" : ""}` }, one === "proven" ? h("span", { class: "vh" }, one) : one)))),
         h("tbody", null, first ? h("tr", { key: "above" }, h("td", { colspan: columns.length, style: { height: `${first * high}px` } })) : null,
-          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: columns.length }, "⚡ ", nameOf(gone.get(one[0])), " died; the next process continues")) : null, eventRow(one, start, columns)]),
+          wanted.slice(first, last).flatMap((one) => [gone.has(one[0]) ? h("tr", { class: "died", key: `d${one[0]}` }, h("td", { colspan: columns.length }, "⚡ ", shown(nameOf(gone.get(one[0]))), " died; the next process continues")) : null, eventRow(one, start, columns)]),
           last < wanted.length ? h("tr", { key: "below" }, h("td", { colspan: columns.length, style: { height: `${(wanted.length - last) * high}px` } })) : null)),
       hidden ? h("label", { class: "row plain sm" }, h("input", { type: "checkbox", checked: known.small, onchange: (event) => { known.small = event.target.checked; page.draw(); } }), `Show ${plural(hidden, "small write")} too`) : null);
   }
@@ -546,6 +581,7 @@ export function task(page, to) {
       known.stages = found.stages;
       adopt({ ...header, head: found.seq });
       if (header.interrupted) known.dead = { since: lastMs() };
+      if (view.at > found.seq) return page.failed(new Problem({ status: 404, code: "seq-out-of-range", detail: `task '${id}' has no seq ${view.at}; its log goes from 1 to ${found.seq}`, hint: `holdfast log ${id}` }));
       page.draw();
       listen(`${path}/stream`, found.seq, hear);
       if (found.seq <= VERIFIED_AT_ONCE) verify().catch(() => { known.chain = null; });
@@ -571,6 +607,21 @@ function resumable(header) {
 function due(iso) {
   const left = Date.parse(iso) - Date.now();
   return left > 0 ? `in ${duration(left)}` : `was ${duration(-left)} ago`;
+}
+
+/** What is to be changed in a fork, as it was typed. */
+function parsedPatch(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`What to change is not JSON: ${error.message}`);
+  }
+}
+
+/** How far away a deadline was at an event. */
+function dueThen(iso, event) {
+  const left = event ? Date.parse(iso) - event[1] : 0;
+  return left > 0 ? `was in ${duration(left)}` : "had passed";
 }
 
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };

@@ -1,15 +1,15 @@
 // Tasks: counts that are the filter, and a row for each task with how it went.
 
 import { act, chosenBar } from "./bulk.js";
-import { get, Problem } from "./api.js";
+import { get, post, Problem } from "./api.js";
 import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
 import { icon, status, statusOf } from "./icons.js";
 import { legend } from "./keys.js";
 import { commandLine, copyAs } from "./copy.js";
-import { addressOf, ask, go } from "./route.js";
+import { addressOf, ask, go, goWithin, namespaceOf, within } from "./route.js";
 import { startTask } from "./start.js";
-import { ago, duration, money, name, number, shown } from "./text.js";
+import { ago, duration, money, name, number, shown, trouble } from "./text.js";
 
 const COUNTED = ["running", "waiting", "doubt", "interrupted", "pending", "failed", "completed", "cancelled"];
 const AGAIN_MS = 200;
@@ -19,7 +19,7 @@ const COLUMNS = [["st", "Status"], ["id", "Task"], ["stage", "Stage"], ["why", "
 const OPTIONAL = COLUMNS.slice(2);
 
 export function tasks(page, at) {
-  const known = { rows: null, next: null, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null };
+  const known = { rows: null, next: null, looked: 0, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null, demo: null };
   let query = at.query.get("q") || "";
   let timer = null;
   let asked = 0;
@@ -31,9 +31,11 @@ export function tasks(page, at) {
       if (turn !== asked) return;
       known.rows = more ? [...known.rows, ...found.tasks] : found.tasks;
       known.next = found.next;
+      known.looked = (more ? known.looked : 0) + found.looked_at;
       known.fresh = 0;
       known.error = null;
       page.draw();
+      if (known.demo && known.demo.task && known.rows.some((row) => row.id === known.demo.task)) return go(`/tasks/${encodeURIComponent(known.demo.task)}`);
       await strips();
     } catch (error) {
       if (!(error instanceof Problem) || error.status !== 400) throw error;
@@ -102,6 +104,13 @@ export function tasks(page, at) {
     page.draw();
   }
 
+  /** Begin the demo in this empty store. Its task is opened as soon as it is there. */
+  function runDemo() {
+    known.demo = {};
+    page.draw();
+    post("/demo", {}).then((found) => { known.demo = found; again(); }, (error) => { known.demo = { error }; page.draw(); });
+  }
+
   const bulk = (verb, all) => act(page, known, verb, all ? { q: query } : { ids: known.chosen });
 
   const compared = () => known.chosen.length === 2 && go(`/compare/${known.chosen.map(encodeURIComponent).join("/")}`);
@@ -130,25 +139,20 @@ export function tasks(page, at) {
       return true;
     },
     close: () => clearTimeout(timer),
-    draw: () => [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), spread() ? namespaces(known.counts) : null, chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)],
+    draw: () => isEmpty(known, query) ? empty(page, known.demo, runDemo) : [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), spread() ? namespaces(known.counts) : null, ...(known.error ? [] : [chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)])],
   };
 }
 
-function pathOf(row) {
-  return row.namespace ? `/ns/${encodeURIComponent(row.namespace)}/tasks/${encodeURIComponent(row.local)}` : `/tasks/${encodeURIComponent(row.id)}`;
-}
+const pathOf = (row) => `/tasks/${encodeURIComponent(row.local || row.id)}`;
+const opened = (row) => goWithin(row.namespace, pathOf(row));
 
-/** A task of a namespace has a page of its own, which is loaded. */
-function opened(row) {
-  if (row.namespace) location.assign(addressOf(pathOf(row)));
-  else go(pathOf(row));
-}
+/** Whether tasks can be started here: the page was given a file, and the person may. */
+const starts = (page) => Boolean(page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only);
 
 function head(query, page) {
-  const starts = page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only;
   const filtered = query ? ` # ${query}` : "";
   return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
-    starts ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
+    starts(page) ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
     columnsMenu(),
     copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }));
 }
@@ -204,9 +208,9 @@ function filter(query, error, known) {
   const saved = kept.includes(query);
   const save = query ? h("button", { class: "btn ghost sm", type: "button", "aria-pressed": String(saved), onclick: () => keep(saved ? kept.filter((one) => one !== query) : [...kept, query]) }, saved ? "Saved" : "Save view") : null;
   return [
-    chips({ query, change: (text) => ask({ q: text }), placeholder: "status:failed  agent:recap  stage:booking  user:ana  id:order-*  changed<3h", more: save, list: known }),
+    chips({ query, change: (text) => ask({ q: text }), placeholder: "status:failed  agent:recap  stage:booking  user:ana  agent!=heartbeat  id:order-*  changed<3h", more: save, list: known }),
     kept.length ? h("nav", { class: "views", "aria-label": "Saved views" }, kept.map((one) => h("button", { key: one, class: "btn ghost sm m", type: "button", "aria-pressed": String(one === query), onclick: () => ask({ q: one }) }, shown(words(one).join(" "))))) : null,
-    error ? h("p", { class: "notice bad", role: "alert" }, shown(error.message), ". ", shown(error.hint)) : null,
+    error ? h("p", { class: "notice bad", role: "alert" }, trouble(error)) : null,
   ];
 }
 
@@ -236,8 +240,7 @@ function fresh(count, load) {
 
 function body(known, page, more, flip) {
   if (known.rows === null) return h("p", { class: "plain muted" }, "Reading tasks …");
-  if (!known.rows.length && known.counts && known.counts.tasks === 0) return empty(page);
-  if (!known.rows.length) return h("p", { class: "panel plain" }, "No task matches this filter.");
+  if (!known.rows.length) return h("p", { class: "panel plain" }, known.next ? [`None of the newest ${number(known.looked)} tasks matches this filter. `, h("button", { class: "link", type: "button", onclick: more }, "look further")] : "No task matches this filter.");
   const hidden = hiddenColumns();
   const total = known.counts ? number(known.counts.tasks) : "";
   return [
@@ -253,7 +256,7 @@ function line(row, strip, on, chosen, flip) {
   const running = row.status === "running";
   return h("tr", { key: row.id, "aria-selected": chosen ? "true" : null, class: `${on ? "on" : ""}${chosen ? " chosen" : ""}${now - changed < 3000 && running ? " new" : ""}` },
     h("td", { class: "c-st" }, row.namespace ? null : h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
-    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(pathOf(row)), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(row.namespace === "-" ? "no namespace" : row.namespace)), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
+    h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(within(row.namespace, pathOf(row))), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(namespaceOf(row))), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),
     h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),
     h("td", { class: "c-strip" }, strip ? drawStrip(strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
@@ -265,7 +268,8 @@ function line(row, strip, on, chosen, flip) {
 /** Every namespace, with how many tasks it has and how many of them wait for a person. */
 function namespaces(counts) {
   if (!counts || !counts.namespaces) return null;
-  return h("nav", { class: "views", "aria-label": "Namespaces" }, counts.namespaces.map((one) => h("a", { key: one.name, class: "btn sm", href: addressOf(`/ns/${encodeURIComponent(one.name)}/`), "data-whole": "" }, shown(one.name === "-" ? "no namespace" : one.name), h("span", { class: "n" }, number(one.tasks)), one.inbox ? h("span", { class: "n hot", title: "waiting for a person" }, number(one.inbox)) : null)));
+  const left = counts.left_out ? h("p", { class: "notice" }, `These are the first ${number(counts.namespaces.length)} namespaces by name. ${number(counts.left_out)} more are neither listed nor counted here; filter by one to see it: `, h("code", null, "namespace:name")) : null;
+  return [left, h("nav", { class: "views", "aria-label": "Namespaces" }, counts.namespaces.map((one) => h("a", { key: one.name, class: "btn sm", href: addressOf(`/ns/${encodeURIComponent(one.name)}/`), "data-whole": "" }, shown(namespaceOf({ namespace: one.name })), h("span", { class: "n" }, number(one.tasks)), one.inbox ? h("span", { class: "n hot", title: "waiting for a person" }, number(one.inbox)) : null)))];
 }
 
 function mini(share) {
@@ -304,13 +308,21 @@ export function drawStrip(pieces) {
   return h("svg", { class: "strip", viewBox: `0 0 ${WIDTH} 16`, preserveAspectRatio: "none", role: "img", "aria-label": told ? `How it went: ${told.slice(0, 200)}` : "nothing done yet" }, drawn.length ? drawn : h("rect", { x: 0, y: 7, width: WIDTH - 4, height: 2, class: "f-line" }));
 }
 
-function empty(page) {
+/** Whether there is no task at all: then there is nothing to count or to filter. */
+const isEmpty = (known, query) => !query && known.rows !== null && !known.rows.length && known.counts !== null && known.counts.tasks === 0;
+
+function empty(page, began, runDemo) {
   const about = page.about || { rights: [] };
-  const store = about.store || "";
-  const demo = about.loopback && !about.read_only && about.rights.includes("steer");
+  const name1 = (about.store || "").split("/").pop();
+  const comment = (text) => h("span", { class: "muted" }, text);
+  const beside = about.loopback && !about.read_only && about.rights.includes("steer");
+  const here = about.demo && !about.read_only;
   return h("div", { class: "entrance" }, h("div", { class: "mark0" }, icon("brand")), h("h1", null, "No task yet"),
-    h("p", { class: "muted" }, "This page shows the tasks in ", h("b", { class: "m" }, shown(store)), ". The first one appears here by itself."),
-    h("pre", { class: "code" }, "# run your own\nholdfast run agents.py -p name=ana"),
-    demo ? [h("p", null, h("b", null, "Run the demo here"), ": an agent is killed with SIGKILL, and continues"), commandLine("holdfast demo --ui"),
-      h("p", { class: "muted sm" }, "It needs no key and no network, takes seconds, and has a store and a page of its own: holdfast-demo.db.")] : null);
+    h("p", { class: "muted" }, "This page shows the tasks in ", h("b", { class: "m", title: about.store || "" }, shown(name1)), ". The first one appears here by itself."),
+    h("pre", { class: "code" }, comment("# run your own"), "\nholdfast run agents.py -p name=ana", beside ? ["\n\n", comment("# or the demo, in a store of its own: an agent is killed, and continues"), "\nholdfast demo --ui"] : null),
+    h("div", { class: "acts" }, starts(page) ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
+      here ? h("button", { class: `btn ${starts(page) ? "" : "pri"}`, type: "button", disabled: Boolean(began && !began.error), onclick: runDemo }, icon("play"), began && !began.error ? "The demo begins …" : "Run the demo here") : null,
+      beside ? commandLine("holdfast demo --ui") : null),
+    began && began.error ? h("p", { class: "notice bad", role: "alert" }, trouble(began.error)) : null,
+    here ? h("p", { class: "muted sm below" }, "The demo needs no key and no network, and takes some 20 seconds. Here it adds the task order-7, and the file ", h("code", null, shown(`${name1}-world`)), " beside the store.") : null);
 }

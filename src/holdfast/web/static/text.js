@@ -32,6 +32,9 @@ export function mixesScripts(text) {
   return scripts.filter((one) => one.test(text)).length > 1;
 }
 
+/** Whether a word of a text does, as one does that is to be taken for another. */
+export const looksAlike = (text) => String(text).split(/[^\p{L}]+/u).some(mixesScripts);
+
 /** A name of a task, a step or a person. */
 export function name(text) {
   const parts = shown(text);
@@ -51,7 +54,7 @@ export function value(given, most = 400) {
 
 /** A duration: 12 ms, 3.2 s, 1 m 26 s, 2 h 03 m, 4 d 02 h. */
 export function duration(ms) {
-  if (ms < 1) return "0 s";
+  if (ms < 1) return "0 ms";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
   const s = Math.round(ms / 1000);
@@ -84,6 +87,15 @@ export function money(given) {
 
 export function bytes(given) {
   return given < 1024 ? `${given} bytes` : given < 1_048_576 ? `${(given / 1024).toFixed(1)} KB` : `${(given / 1_048_576).toFixed(1)} MB`;
+}
+
+/** A sentence: it begins with a capital letter, unless that is a name such as `since='soon'`, and has an end. */
+export const sentence = (text) => `${/^[a-z]+[ ,]/.test(text) ? text.slice(0, 1).toUpperCase() : text.slice(0, 1)}${text.slice(1)}${/[.?!…:]$/.test(text) ? "" : "."}`;
+
+/** An error in a line: what failed and why, and what to do. A command stays as it is typed. */
+export function trouble(error) {
+  const hint = error.hint || "";
+  return [shown(sentence(error.message)), hint ? [" ", shown(hint.startsWith("holdfast ") ? hint : hint.includes("holdfast ") ? hint.slice(0, 1).toUpperCase() + hint.slice(1) : sentence(hint))] : ""];
 }
 
 export function plural(count, one, many) {

@@ -53,7 +53,7 @@ function ticks(at, silences, start, end, working) {
   for (let ms = 0, count = 0; start + ms <= end && count < 400; ms += step, count += 1) {
     const share = at(start + ms);
     const hidden = silences.some(([from, to]) => start + ms > from && start + ms < to);
-    if (hidden || share - last < 0.085 || share > 0.96) continue;
+    if (hidden || share - last < 0.085 || share > (step < 10 ? 0.9 : 0.96)) continue;
     last = share;
     found.push([share, label(ms, step)]);
   }
@@ -62,6 +62,7 @@ function ticks(at, silences, start, end, working) {
 
 function label(ms, step) {
   if (ms === 0) return "0 s";
+  if (step < 10) return `${ms} ms`;
   if (step < 1000) return `${(ms / 1000).toFixed(step < 100 ? 2 : 1)}`;
   if (ms < 60_000) return `${ms / 1000}`;
   const s = Math.floor(ms / 1000);
@@ -83,12 +84,13 @@ export function lane(time, lanes, dead, upto) {
     const gone = one.end === "killed" || one.end === "lost" || (open && last && dead);
     const kind = gone ? "gone" : open ? "held" : "freed";
     const later = upto && one.seq > upto ? " later" : "";
-    return h("span", { key: one.seq, class: `lane ${kind}${later}`, style: span(time, one.start, open ? (dead && last ? dead.since : time.end) : one.until), title: `${nameOf(one)}, from ${clock(one.start)}` }, h("span", null, nameOf(one)));
+    return h("span", { key: one.seq, class: `lane ${kind}${later}`, style: span(time, one.start, open ? (dead && last ? dead.since : time.end) : one.until), title: `${nameOf(one)}, from ${clock(one.start)}` }, h("span", null, shown(nameOf(one))));
   })));
 }
 
-export function nameOf(one) {
-  return `process ${one.holder ? one.holder.pid : "?"}`;
+/** A process as people know it: its number, and its machine if a worker announced it. */
+export function nameOf({ holder }) {
+  return `process ${holder ? holder.pid : "?"}${holder && holder.machine ? ` on ${holder.machine}` : ""}`;
 }
 
 /** The lines across all rows: seconds, folded silences, kills, the moment that is shown, now. */
@@ -98,7 +100,7 @@ export function overlay(time, lanes, dead, moment, running) {
   return h("div", { class: "over", "aria-hidden": "true" },
     time.ticks.map(([at, text]) => h("i", { class: "tick", style: { left: share(at) } }, h("span", null, text))),
     time.silences.map(([from, to]) => h("i", { class: "fold", style: span(time, from, to) }, h("span", null, duration(to - from)))),
-    kills.map(([at, how]) => h("i", { class: "killed", style: { left: share(time.at(at)) } }, h("span", { class: time.at(at) > 0.2 ? "left" : "" }, how === "lost" ? "lost" : "killed"))),
+    kills.map(([at, how]) => h("i", { class: "killed", style: { left: share(time.at(at)) } }, h("span", { class: time.at(at) > 0.2 ? "left" : "", title: how === "lost" ? "It was silent for too long, and may still be at work" : "It ended without releasing the task. The log holds when it last wrote, and not which signal ended it or when" }, how === "lost" ? "lost" : "killed"))),
     moment !== null ? h("i", { class: "moment", style: { left: share(time.at(moment)) } }) : null,
     running && moment === null ? h("i", { class: "now", style: { left: share(time.at(time.end)) } }, h("span", null, "now")) : null);
 }
@@ -108,14 +110,15 @@ const SAID = { run: "running", done: "done", failed: "failed try", killed: "its 
 /** A row: the call as code, and its bars. */
 export function row(time, step, { on, later, choose, firstOfTurn, deep = 0, task = "", flip = null, isOpen = false }) {
   const text = step.child ? `↳ ${step.child}` : `${step.name}(${step.given})`;
-  const said = step.bars.map(([kind, from, to]) => `${SAID[kind]} ${duration((to === null ? time.end : to) - from)}`).join(", ");
+  const ends = (kind, to) => (to !== null ? to : kind === "run" ? time.open : time.end); // what runs ends with its process
+  const said = step.bars.map(([kind, from, to]) => `${SAID[kind]} ${duration(ends(kind, to) - from)}`).join(", ");
   return h("li", { key: task ? `${task}\n${step.key}` : step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}${deep ? ` in in${deep}` : ""}${step.child ? " has" : ""}` },
     step.child && flip ? h("button", { type: "button", class: "opens", "aria-expanded": String(isOpen), "aria-label": `Steps of ${step.child}`, onclick: () => flip(step.child) }, isOpen ? "▾" : "▸") : null,
     h("button", { type: "button", class: "label", "aria-pressed": String(on), onclick: () => choose(step) },
       firstOfTurn ? h("span", { class: "turn" }, `turn ${step.turn}`) : null,
       h("span", { class: "code1" }, shown(text)), step.came ? h("span", { class: "came" }, " → ", shown(step.came)) : null,
       h("span", { class: "vh" }, `, ${step.status}: ${said}`)),
-    h("div", { class: "track", "aria-hidden": "true" }, step.bars.map(([kind, from, to], index) => h("span", { key: index, class: `bar ${kind}${to === null ? " open" : ""}`, style: span(time, from, to === null ? time.end : to), title: `${SAID[kind]}, ${duration((to === null ? time.end : to) - from)}` }))));
+    h("div", { class: "track", "aria-hidden": "true" }, step.bars.map(([kind, from, to], index) => h("span", { key: index, class: `bar ${kind}${to === null ? " open" : ""}`, style: span(time, from, ends(kind, to)), title: `${SAID[kind]}, ${duration(ends(kind, to) - from)}` }))));
 }
 
 /** Turns that are folded into one row, and open by a press; their bar is from the first to the last. */
