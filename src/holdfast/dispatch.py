@@ -12,6 +12,7 @@ doubled or late. `holdfast.on_celery` and `holdfast.on_temporal` are pumps for t
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import random
 import signal
@@ -153,6 +154,7 @@ class _DueTasks:
     """Looks for tasks that are due, and remembers which of them were given and not taken yet."""
 
     def __init__(self, app: App, *, again: Duration = AGAIN_SECONDS, **asked: Any) -> None:
+        inspect.signature(app.due).bind(**asked)  # refuse an unknown name here, not at the first look
         self._app = app
         self._asked = asked
         self._again = as_seconds(again, "again", above_zero=True)

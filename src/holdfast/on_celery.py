@@ -63,6 +63,8 @@ def pump(app: App, task: Any, *, waiting: int = WAITING_MESSAGES, **which: Unpac
 
     Nothing is sent while `waiting` messages wait in the broker's queue. Default 100. The rest is as for `dispatch.due`.
     """
+    if not hasattr(task, "apply_async"):
+        raise InvalidValue(f"{task!r} is not a task of Celery", hint="give what on_celery.task(celery, open) returned")
     if not isinstance(waiting, int) or waiting < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"waiting={waiting!r} lets nothing happen", hint="give 1 or more")
 

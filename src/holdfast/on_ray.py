@@ -24,6 +24,7 @@ from msgspec import Struct
 
 import holdfast
 from holdfast import Agent, InvalidValue, MissingExtra, Queue, Retention, Schedule, StoreError
+from holdfast.core.errors import InvalidUrl
 from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
 if find_spec("ray") is None:
@@ -79,13 +80,19 @@ def workers(
 ) -> RayWorkers:
     """Start so many actors that host a worker each, and return when all of them work.
 
-    `url`: the store, as the actors' machines reach it. `agents` and what is not named here are as for `app.worker`:
-    `concurrency`, `queues`, `namespaces`, `schedules`, `max_deaths`, `gc`. `name`: a name under which the workers
-    outlive this program, and under which another call finds them. Default: they end with this program. `options`:
-    options of Ray actors, such as `num_cpus`, `resources` and `runtime_env`. `opened`: options of `holdfast.open`.
+    `url`: the store, as the actors' machines reach it; a file by its absolute path. `agents` and what is not named
+    here are as for `app.worker`: `concurrency`, `queues`, `namespaces`, `schedules`, `max_deaths`, `gc`. `name`: a name
+    under which the workers outlive this program, and under which another call finds them. Default: they end with this
+    program. `options`: options of Ray actors, such as `num_cpus`, `resources` and `runtime_env`. `opened`: options of
+    `holdfast.open`.
     """
     if isinstance(agents, Agent) or not all(isinstance(one, Agent) for one in agents) or not agents:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
+    if not url.startswith(("postgres:", "postgresql:", "sqlite:////")) and not os.path.isabs(url):
+        raise InvalidUrl(
+            "url= names another store in each actor: each has a memory and a working directory of its own",
+            hint="write postgresql://…, or on one machine the absolute path of a file",
+        )
     made = RayWorkers(lambda: (url, [*agents], given, opened or {}), name, options or {})
     made.scale(number)
     return made
@@ -157,7 +164,9 @@ class RayWorkers:
             options |= {"name": f"{self._name}-{place}", "namespace": NAMESPACE, "lifetime": "detached"}
             options["get_if_exists"] = True
         made: Any = ray.remote(WorkerActor).options(max_restarts=-1, max_task_retries=0, max_concurrency=8, **options)
-        return made.remote(*self._arguments())
+        actor = made.remote(*self._arguments())
+        _HELD.append(actor)
+        return actor
 
     def _stop(self, some: list[Any], grace: float) -> None:
         asked = [one.drain.remote(grace) for one in some]
@@ -165,8 +174,12 @@ class RayWorkers:
             ray.wait(asked, num_returns=len(asked), timeout=grace + ANSWER_SECONDS)
         for one in some:
             ray.kill(one, no_restart=True)
+            _HELD[:] = [held for held in _HELD if held is not one]
         self._actors = [one for one in self._actors if one not in some]
 
+
+_HELD: list[Any] = []
+"""The actors that this program has started: Ray would end one that nothing refers to any more."""
 
 NAMESPACE = "holdfast"
 """Ray's namespace of named actors."""

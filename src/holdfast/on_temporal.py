@@ -41,8 +41,11 @@ TASK_QUEUE = "holdfast"
 HEARTBEAT_SECONDS = 5.0
 """How long an activity may be silent before Temporal tries it again on another worker."""
 
-HEARTBEAT_SHARE = 0.8
-"""The share of it that Temporal gets as its limit: its server notices up to a second late."""
+LATE_SECONDS = 1.5
+"""How much less than that Temporal gets as its limit, but half of it at the least.
+
+Its server acts up to a second late when a heartbeat is missing, and up to another when it starts the next attempt.
+"""
 
 LONGEST = timedelta(days=3650)
 """How long an activity may take: as long as its task. What ends it is the heartbeat."""
@@ -64,7 +67,7 @@ class TaskWorkflow:
             id,
             result_type=str,
             start_to_close_timeout=LONGEST,
-            heartbeat_timeout=timedelta(seconds=HEARTBEAT_SHARE * heartbeat),
+            heartbeat_timeout=timedelta(seconds=max(heartbeat - LATE_SECONDS, heartbeat / 2)),
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(seconds=0.05),
                 maximum_interval=timedelta(seconds=heartbeat),
@@ -142,8 +145,9 @@ async def pump(
 ) -> None:
     """Start a workflow for each task that is due, until this is cancelled. Run it in one process, or in two.
 
-    `heartbeat`: how long a worker may be silent before its task is tried elsewhere. Default 5 s. A workflow that is
-    still open is not started twice. The rest is as for `dispatch.due`.
+    `heartbeat`: how long a worker may be silent before its task is tried elsewhere. Default 5 s. Temporal is given
+    less, since its server notices late. A workflow that is still open is not started twice. The rest is as for
+    `dispatch.due`.
     """
     seconds, loop = as_seconds(heartbeat, "heartbeat", above_zero=True), asyncio.get_running_loop()
     places = asyncio.Semaphore(STARTED_AT_ONCE)

@@ -36,6 +36,7 @@ from holdfast.store import processes
 from holdfast.testing.crash.world import World
 from tests.crash.corpus import silently_repeated
 from tests.crash.writer import read_directory
+from tests.waiting import until
 
 RECONCILE_SECONDS = 0.4
 MAX_DEATHS = 1_000
@@ -46,6 +47,7 @@ def agents_at(address, pauses=(0.0,), timeout=None, acks=""):
     """An agent of each colour that pays so many times, and says what it paid in all.
 
     Calls take so many seconds each, in turns. `acks` is a folder: what was made and acknowledged here is noted there.
+    A task whose input has a `rest` waits so many seconds after each payment, or until it gets the signal `go`.
     """
     world, noted = World.at(address), Notes(acks)
 
@@ -70,12 +72,22 @@ def agents_at(address, pauses=(0.0,), timeout=None, acks=""):
         return n
 
     @agent
-    def steady(task, steps: int):
-        return sum(noted.returned(task.id, task.call(pay, n=n)) for n in range(steps))
+    def steady(task, steps: int, rest: float = 0.0):
+        paid = 0
+        for n in range(steps):
+            paid += noted.returned(task.id, task.call(pay, n=n))
+            if rest:
+                task.wait("go", timeout=rest)
+        return paid
 
     @agent
-    async def swift(task, steps: int):
-        return sum([noted.returned(task.id, await task.call(apay, n=n)) for n in range(steps)])
+    async def swift(task, steps: int, rest: float = 0.0):
+        paid = 0
+        for n in range(steps):
+            paid += noted.returned(task.id, await task.call(apay, n=n))
+            if rest:
+                await task.wait("go", timeout=rest)
+        return paid
 
     return steady, swift
 
@@ -143,7 +155,7 @@ def serve(
     its server say yes to every lock, and hold none.
     """
     if imitation:
-        from holdfast.store.postgres import queries
+        from holdfast.store.postgres.server import queries
 
         queries.HOLD = queries.LOCK_QUEUE = "select %(key)s::bigint is not null"
     if elsewhere:
@@ -239,10 +251,11 @@ class Crew:
         """Let all of them end as they should."""
         for pid in self.pids:
             os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + seconds
-        while any(alive(pid) for pid in self.pids):
-            assert time.monotonic() < until, "a worker that was asked to stop does not"
-            time.sleep(0.02)
+        until(
+            lambda: not any(alive(pid) for pid in self.pids),
+            seconds=seconds,
+            why="a worker that was asked to stop does not",
+        )
 
     def __enter__(self):
         self.tend()

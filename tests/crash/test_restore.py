@@ -22,6 +22,7 @@ from holdfast.testing.auditor import audit
 from holdfast.testing.crash.world import World
 from tests.docs.typist import blocks
 from tests.postgres_server import Server, binaries
+from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "restore.md"
 BACKUP, RESTORE = (block.text for block in blocks(PAGE) if block.language == "sh")
@@ -82,7 +83,7 @@ class Archived:
     def archive_all(self):
         """Have everything archived that was written so far."""
         last = self.ask("select pg_walfile_name(pg_switch_wal())")
-        until(lambda: (self._archive / last).exists(), "the log is not archived")
+        until(lambda: (self._archive / last).exists(), why="the log is not archived")
 
 
 @pytest.fixture
@@ -107,13 +108,6 @@ def archived():
     finally:
         server.stop()
         subprocess.run(["rm", "-rf", place], check=True)
-
-
-def until(true, what):
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def elsewhere(url, world, work):
@@ -157,11 +151,11 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         archived.run(BACKUP)
         working = threading.Thread(target=work)
         working.start()
-        until(lambda: keys(world)["working:1"] == 1, "it does not begin")
+        until(lambda: keys(world)["working:1"] == 1, why="it does not begin")
         app.signal("living", "go")
         world.hang("pay", 30)
         cut = elsewhere(url, world, "app.run(shop, id='cut')")
-        until(lambda: keys(world)["cut:1"] == 1, "the call does not begin")
+        until(lambda: keys(world)["cut:1"] == 1, why="the call does not begin")
         cut.kill()
         cut.wait()
 
@@ -170,7 +164,7 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         time.sleep(0.1)
         assert app.resume("living", shop).status == "waiting"
         gates[0].set()
-        until(lambda: keys(world)["working:3"] == 1, "it does not go on")
+        until(lambda: keys(world)["working:3"] == 1, why="it does not go on")
         done(elsewhere(url, world, "app.signal('finished', 'go'); app.resume('finished', shop)"))
         done(elsewhere(url, world, "app.run(shop, id='later')"))
         assert set(keys(world).values()) == {1} and keys(world)["finished:3"] == keys(world)["living:3"] == 1
@@ -178,7 +172,7 @@ def test_a_server_restored_to_a_point_in_time_names_what_diverged_and_asks_about
         archived.server.kill()
         archived.run(RESTORE, WHEN=when)
         archived.server.start()
-        until(lambda: not archived.ask("select pg_is_in_recovery()"), "it is not restored")
+        until(lambda: not archived.ask("select pg_is_in_recovery()"), why="it is not restored")
 
         gates[1].set()
         working.join(60)

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +23,7 @@ from holdfast import StoreReadOnly, StoreTooNew, Task, agent
 from holdfast.store.migrations import migrations
 from holdfast.testing.auditor import audit
 from tests.conftest import ALL
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -208,13 +208,6 @@ def claimed_by(app, *ids):
     return {one.event.holder for id in ids for one in app.events(id) if one.kind == "task_claimed"}
 
 
-def until(true, what):
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize(("dialect", "version"), VERSIONS)
 def test_a_worker_of_an_older_version_works_beside_a_newer_schema_and_beside_newer_workers(
     dialect, version, source, place, tmp_path
@@ -222,13 +215,13 @@ def test_a_worker_of_an_older_version_works_beside_a_newer_schema_and_beside_new
     folder = tmp_path / "work"
     folder.mkdir()
     with worker(folder, place, source) as old:
-        until(lambda: dialect == "postgres" or Path(place).exists(), "the older worker makes no store")
+        until(lambda: dialect == "postgres" or Path(place).exists(), why="the older worker makes no store")
         until(
             lambda: start(source, folder, place, "before", 1),
-            "the older version starts nothing",
+            why="the older version starts nothing",
         )
         assert start(source, folder, place, "across", 7)
-        until(lambda: "waiting" in ask(source, folder, "list", "--store", place)[1], "it does not wait")
+        until(lambda: "waiting" in ask(source, folder, "list", "--store", place)[1], why="it does not wait")
         assert schema_of(place, dialect) == version - 1
         with holdfast.open(place) as app:
             assert schema_of(place, dialect) == len(migrations(dialect)), "the newer version migrates as it opens"
@@ -240,12 +233,12 @@ def test_a_worker_of_an_older_version_works_beside_a_newer_schema_and_beside_new
                 "and no other process of its version can begin"
             )
             with worker(folder, place):
-                until(lambda: len(app.workers()) == 2, "the newer worker does not begin")
+                until(lambda: len(app.workers()) == 2, why="the newer worker does not begin")
                 ids = [app.start(doubler, {"n": 200 + n}, id=f"both-{n}").id for n in range(12)]
                 assert [app.wait(id, timeout=60).result for id in ids] == [2 * (200 + n) for n in range(12)]
                 assert len(claimed_by(app, *ids)) == 2, "each version took some"
                 ids = [app.start(doubler, {"n": 300 + n}, id=f"moved-{n}").id for n in range(8)]
-                until(lambda: app.list(status="running"), "nothing begins")
+                until(lambda: app.list(status="running"), why="nothing begins")
                 old.kill()
                 assert [app.wait(id, timeout=60).result for id in ids] == [2 * (300 + n) for n in range(8)]
             with worker(folder, place, source) as again:
@@ -279,7 +272,8 @@ def test_a_newer_process_that_may_not_migrate_is_refused_and_the_older_ones_work
         assert schema_of(place, dialect) == version - 1, "nothing was changed"
         with worker(folder, mine, source):
             until(
-                lambda: "completed" in ask(source, folder, "list", "--store", mine)[1], "the older worker does not work"
+                lambda: "completed" in ask(source, folder, "list", "--store", mine)[1],
+                why="the older worker does not work",
             )
         with holdfast.open(place) as app:
             assert app.get("before").result == 2 and schema_of(place, dialect) == len(migrations(dialect))
@@ -287,3 +281,38 @@ def test_a_newer_process_that_may_not_migrate_is_refused_and_the_older_ones_work
         with psycopg.connect(place, autocommit=True) as owner:
             owner.execute(f"drop owned by {role}")
             owner.execute(f"drop role {role}")
+
+
+DIES = """
+import os, signal, sys
+import holdfast
+from holdfast import failpoints
+
+def die(name):
+    if name == sys.argv[1]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with failpoints.armed(die):
+    holdfast.open(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(("dialect", "version"), [one for one in VERSIONS if ALL or one[0] == "sqlite"])
+def test_processes_that_die_in_a_migration_leave_the_older_schema_and_of_several_one_migrates(
+    dialect, version, source, place, tmp_path
+):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "agents.py").write_text(AGENTS)
+    until(lambda: start(source, folder, place, "before", 1), why="the older version starts nothing")
+    for point in ("migrate.before", "migrate.commit"):
+        died = subprocess.run([sys.executable, "-c", DIES, point, place], env=environment(), timeout=60, check=False)
+        assert died.returncode == -signal.SIGKILL
+        assert schema_of(place, dialect) == version - 1
+        assert ask(source, folder, "list", "--store", place)[0] == 0, "the older version can still begin"
+    command = [sys.executable, "-m", "holdfast", "list", "--store", place]
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": environment()}
+    together = [subprocess.Popen(command, **given) for _ in range(4)]
+    assert [(one.communicate(timeout=60)[0].count("before"), one.returncode) for one in together] == [(1, 0)] * 4
+    with holdfast.open(place) as app:
+        assert schema_of(place, dialect) == len(migrations(dialect)) and app.verify().ok

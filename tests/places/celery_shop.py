@@ -10,4 +10,6 @@ celery.conf.broker_connection_retry_on_startup = True
 work = on_celery.task(celery, open_shop)
 
 if __name__ == "__main__":
-    on_celery.pump(open_shop(), work, again="2s").run()
+    with open_shop() as app:
+        print("ready.", flush=True)
+        on_celery.pump(app, work, again="2s").run()

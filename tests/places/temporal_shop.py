@@ -29,7 +29,7 @@ async def main(what):
         if what == "worker":
             await on_temporal.worker(client, app, concurrency=16).run()
         else:
-            await on_temporal.pump(client, app, heartbeat="2s", again="2s")
+            await on_temporal.pump(client, app, heartbeat="3s", again="2s")
 
 
 if __name__ == "__main__":

@@ -6,34 +6,35 @@ import time
 import pytest
 
 import holdfast
-from holdfast.testing.crash.world import World
+from holdfast import InvalidValue
 from tests.conftest import ALL
-from tests.crash.storm import agents_at, begin
-from tests.places.storm import Node, completed, grace, judged, survive, wait
+from tests.places.storm import (
+    PAYING,
+    PLACES,
+    RESTING,
+    STEPS,
+    completed,
+    first_task,
+    judged,
+    start,
+    survive,
+    wait,
+    wake_as_it_dies,
+)
 from tests.redis_server import RedisServer, need_redis
 
 pytest.importorskip("celery", reason="make test-places, or: pip install 'celery[redis]'")
 
+from celery import Celery
+
+from holdfast import on_celery
+
 AGAIN = 2.0
 RECONNECT = 4.0
 """How long Celery waits between two tries to reach a broker that was restarted."""
-WORKER = (
-    "-m",
-    "celery",
-    "--app",
-    "tests.places.celery_shop",
-    "worker",
-    "--loglevel",
-    "INFO",
-    "--prefetch-multiplier",
-    "1",
-)
-
-
-@pytest.fixture
-def world():
-    with World() as started:
-        yield started
+POOLS = [("--pool", "threads"), ("--pool", "prefork")]
+by_pool = pytest.mark.parametrize("pool", POOLS, ids=["threads", "prefork"])
+in_a_sample = [pytest.param(POOLS[0], marks=pytest.mark.sample, id="threads"), pytest.param(POOLS[1], id="prefork")]
 
 
 @pytest.fixture
@@ -45,102 +46,104 @@ def broker():
 
 
 @pytest.fixture
-def start(postgres_url, world, broker, tmp_path):
-    """Start a program of Celery, with a name for its log."""
-    given = {
-        "PLACES_URL": postgres_url,
-        "PLACES_WORLD": world.address,
-        "PLACES_BROKER": broker.url(),
-        "PLACES_PAUSE": "0.5",
-    }
-    nodes = []
+def worker(programs, broker):
+    def begun(name, pool=POOLS[0]):
+        options = ["--loglevel", "INFO", "--prefetch-multiplier", "1", "--concurrency", str(PLACES), *pool]
+        command = ["-m", "celery", "--app", "tests.places.celery_shop", "worker", *options]
+        return programs(name, *command, "--hostname", f"{name}@127.0.0.1", broker=broker.url())
 
-    def begun(name, *command):
-        nodes.append(Node(*command, log=tmp_path / f"{name}.log", **given))
-        return nodes[-1]
-
-    yield begun
-    for one in nodes:
-        one.kill()
+    return begun
 
 
-def worker(start, name, *pool):
-    return start(name, *WORKER, "--hostname", f"{name}@127.0.0.1", *pool)
-
-
-THREADS, PREFORK = ("--pool", "threads", "--concurrency", "16"), ("--pool", "prefork", "--concurrency", "4")
-
-
-PREFORK = ("--pool", "prefork", "--concurrency", "8")
-THREADS = ("--pool", "threads", "--concurrency", "8")
-
-
-def ready(app, nodes):
-    """Wait until the workers and the pump are there: a task that was begun has ended, and each worker says so."""
-    app.start(agents_at("")[0], {"steps": 0}, id="first")
-    wait(lambda: app.get("first").status == "completed" and all("ready." in one.said() for one in nodes))
+@pytest.fixture
+def pump(programs, broker):
+    return lambda name="pump": programs(name, "-m", "tests.places.celery_shop", broker=broker.url())
 
 
 @pytest.mark.parametrize("seed", range(10 if ALL else 1))
-def test_workers_pumps_and_brokers_are_killed_at_random(start, postgres_url, world, broker, tmp_path, seed):
-    tasks, steps = 60, 6
-    rng, pool = random.Random(seed), (THREADS, PREFORK)[seed % 2]
-    nodes = [worker(start, f"worker{n}", *pool) for n in range(2)]
-    pump = start("pump", "-m", "tests.places.celery_shop")
+def test_workers_pumps_and_brokers_are_killed_at_random(
+    worker, pump, postgres_url, world, broker, deaths, tmp_path, seed
+):
+    rng, pool = random.Random(seed), POOLS[seed % 2]
+    nodes = [worker("one", pool), worker("two", pool), pump("pump-one"), pump("pump-two")]
+    outages = []
 
     def broker_restarts():
+        began = time.time_ns() // 1000
         broker.kill()
         broker.start()
+        outages.append((began, time.time_ns() // 1000 + round(RECONNECT * 1e6)))
 
-    breaks = [nodes[0].restart, nodes[1].restart, pump.restart, broker_restarts]
+    def is_whole():
+        return all(one.is_ready() for one in nodes) and all(end < time.time_ns() // 1000 for _, end in outages)
+
     with holdfast.open(postgres_url) as app:
-        ready(app, nodes)
-        begin(app, tasks, steps)
-        broken = survive(app, tasks, rng, breaks, every=3.0)
-        taken, _, _ = judged(app, world, postgres_url, tmp_path, tasks, steps, broken)
-    assert broken and taken < AGAIN + RECONNECT + grace()
+        first_task(app, nodes)
+        breaks = [one.restart for one in nodes] + [broker_restarts]
+        assert survive(app, rng, breaks, is_whole=is_whole)
+        given = {"promised": AGAIN, "outages": outages}
+        judged(app, world, postgres_url, tmp_path, RESTING + PAYING, STEPS, deaths, **given)
 
 
-@pytest.mark.parametrize("pool", [THREADS, PREFORK], ids=["threads", "prefork"])
-def test_the_tasks_of_a_killed_node_are_taken_over_at_once(start, postgres_url, world, tmp_path, pool):
+@pytest.mark.parametrize("pool", in_a_sample)
+def test_the_tasks_of_a_killed_node_are_taken_over_at_once(worker, pump, postgres_url, world, deaths, tmp_path, pool):
     """Those that it worked on, and those whose messages it had taken."""
-    nodes = [worker(start, f"worker{n}", *pool) for n in range(2)]
-    start("pump", "-m", "tests.places.celery_shop")
+    nodes = [worker("one", pool), worker("two", pool), pump()]
     with holdfast.open(postgres_url) as app:
-        ready(app, nodes)
-        begin(app, 8, 8)
+        first_task(app, nodes)
+        for number in range(8):
+            start(app, number, 8)
         wait(lambda: len(app.list(status="running")) == 8)
-        killed = time.time_ns() // 1000
         nodes[0].kill()
         wait(lambda: completed(app) == 8)
-        taken, _, count = judged(app, world, postgres_url, tmp_path, 8, 8, [killed])
-    assert count and taken < AGAIN + grace()
+        assert judged(app, world, postgres_url, tmp_path, 8, 8, deaths, promised=AGAIN)["killed"]
 
 
-def test_a_broker_that_forgets_its_messages_costs_seconds(start, postgres_url, world, broker, tmp_path):
+@by_pool
+def test_tasks_that_become_due_as_a_node_is_killed_wait_no_longer(
+    worker, pump, postgres_url, world, deaths, tmp_path, pool
+):
+    nodes = [worker("one", pool), worker("two", pool), pump()]
+    with holdfast.open(postgres_url) as app:
+        first_task(app, nodes)
+        wake_as_it_dies(app, nodes[0].kill)
+        assert judged(app, world, postgres_url, tmp_path, 8, 2, deaths, promised=AGAIN)["time"] >= 8
+
+
+def test_a_broker_that_forgets_its_messages_costs_seconds(worker, pump, postgres_url, world, broker, deaths, tmp_path):
     """The messages of all tasks wait in Redis while no worker is there, and are gone."""
-    pump = start("pump", "-m", "tests.places.celery_shop")
     with holdfast.open(postgres_url) as app, broker.client() as redis:
-        begin(app, 8, 2)
+        before, began = pump("pump-one"), time.time_ns() // 1000
+        for number in range(8):
+            start(app, number, 2)
         wait(lambda: redis.llen("celery") >= 8)
-        pump.stop()
+        before.stop()
         broker.kill()
         broker.start()
         assert redis.llen("celery") == 0
-        start("pump", "-m", "tests.places.celery_shop")
-        node = worker(start, "worker", *THREADS)
-        wait(lambda: "ready." in node.said())
-        there = time.time_ns() // 1000
+        nodes = [pump("pump-two"), worker("worker")]
+        wait(lambda: all(one.is_ready() for one in nodes))
+        outages = [(began, time.time_ns() // 1000)]
         wait(lambda: completed(app) == 8)
-        judged(app, world, postgres_url, tmp_path, 8, 2, [])
-        begun = [next(one.at_us for one in app.events(f"t{n:04}") if one.kind == "task_claimed") for n in range(8)]
-    assert (max(begun) - there) / 1e6 < AGAIN + grace()
+        judged(app, world, postgres_url, tmp_path, 8, 2, deaths, promised=AGAIN, outages=outages)
 
 
-def test_messages_do_not_pile_up_while_no_worker_takes_them(start, postgres_url, world, broker):
+def test_messages_do_not_pile_up_while_no_worker_takes_them(pump, postgres_url, broker):
     with holdfast.open(postgres_url) as app, broker.client() as redis:
-        begin(app, 200, 1)
-        start("pump", "-m", "tests.places.celery_shop")
+        for number in range(200):
+            start(app, number, 1)
+        pump()
         wait(lambda: redis.llen("celery") >= 100)
         time.sleep(2 * AGAIN + 1)
         assert redis.llen("celery") == 100
+
+
+def test_what_cannot_be_sent_is_refused(postgres_url):
+    work = on_celery.task(Celery("shop", broker="redis://127.0.0.1:1"), lambda: None)
+    with holdfast.open(postgres_url) as app:
+        with pytest.raises(InvalidValue, match="is not a task of Celery"):
+            on_celery.pump(app, None)
+        with pytest.raises(InvalidValue, match="lets nothing happen"):
+            on_celery.pump(app, work, waiting=0)
+        with pytest.raises(TypeError, match="agian"):
+            on_celery.pump(app, work, agian="2s")

@@ -1,6 +1,8 @@
 """`python -m holdfast.testing` certifies a server, and says what does not hold."""
 
 import json
+import subprocess
+import sys
 import threading
 
 import psycopg
@@ -80,3 +82,13 @@ def test_an_address_that_names_a_schema_is_refused_and_one_that_answers_nothing_
     assert certificate.main([f"{postgres_url}?schema=holdfast"]) == 2
     assert certificate.main(["postgresql://postgres@127.0.0.1:1/none"]) == 2
     assert "schema" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["pytest", "psycopg"])
+def test_what_is_not_installed_is_named_with_how_to_get_it(package):
+    program = (
+        f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_module('holdfast.testing', alter_sys=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "postgresql://h/d"], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {package} is not installed\nhelp: "), done.stderr
+    assert "[postgres,testing]" in done.stderr

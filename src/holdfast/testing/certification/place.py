@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from holdfast.core.errors import InvalidUrl
-from holdfast.store.postgres.server import ServerAddress, connect, parse
+from holdfast.store.postgres.server.connecting import ServerAddress, connect, parse
 
 PREFIX = "holdfast_certify_"
 LOCK_SECONDS = 30

@@ -410,7 +410,7 @@ class PostgresPlace:
 
     def _linked(self) -> Any:
         """Connect to the server itself; the address may have options that are the store's."""
-        from holdfast.store.postgres.server import connect, parse
+        from holdfast.store.postgres.server.connecting import connect, parse
 
         return connect(parse(self._url), direct=True)
 
