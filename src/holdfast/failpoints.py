@@ -11,18 +11,17 @@ from contextlib import contextmanager
 NAMES = (
     *("append.before", "append.after", "commit.before", "commit.after"),
     *("claim.before", "claim.after", "snapshot.before", "snapshot.after"),
-    *("migrate.before", "migrate.after", "act.before", "act.after"),
+    *("migrate.before", "migrate.commit", "migrate.after", "act.before", "act.after"),
     *("checkpoint.before", "checkpoint.after"),
 )
 
 _armed: Callable[[str], None] | None = None
 
 
-def failpoint(*names: str) -> None:
-    """Stop here if a test asked for it; where several names meet in one place, in their order."""
+def failpoint(name: str) -> None:
+    """Stop here if a test asked for it."""
     if _armed is not None:
-        for name in names:
-            _armed(name)
+        _armed(name)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ ORDER = (
     *("core/errors", "core", "core/events", "core/codec", "core/state", "core/messages", "core/context", "core/flows"),
     "core/traces",
     "failpoints",
-    *("store", "store/sqlite", "store/memory", "store/postgres"),
+    *("store", "store/sqlite", "store/memory", "store/postgres/server", "store/postgres"),
     *("engine/system", "engine/logs", "engine/definitions/declared", "engine/definitions"),
     *("engine/views", "engine/reading", "engine/lists", "engine/streams"),
     *("engine/maintenance", "engine/records", "engine/telemetry"),
@@ -85,7 +85,6 @@ LATE = {
 MOST_MODULES = 12
 LARGE_ROOMS = {
     "cli/commands": "one module a command",
-    "store/postgres": "a server has more sides than a file: connections, statements, presence, liveness",
 }
 
 MOST_LINES = 600
@@ -96,7 +95,7 @@ LARGE_MODULES = {
     "store/sqlite/store": "one connection with one lock: all its ways to write stand beside each other",
     "engine/verbs/task": "what a body can say: a verb is a few lines, with the types that checkers see beside it",
     "store/protocol": "the whole contract of a store in one place, with the shapes it speaks of",
-    "store/postgres/queries": "every statement of the store, and nothing else",
+    "store/postgres/server/queries": "every statement of the store, and nothing else",
 }
 
 SAME_NAME = {

@@ -28,6 +28,7 @@ PURE = {
         "itertools",
         "math",
         "msgspec",
+        "operator",
     ),
     *("re", "struct", "sys", "traceback", "typing", "bisect", "unicodedata", "zoneinfo"),
 }

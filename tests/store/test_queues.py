@@ -384,8 +384,8 @@ USED = {
 
 
 def test_postgres_finds_tasks_by_index_however_many_there_are(pg, raw):
-    from holdfast.store.postgres import queries as q
-    from holdfast.store.postgres.queries import QueryTexts
+    from holdfast.store.postgres.server import queries as q
+    from holdfast.store.postgres.server.queries import QueryTexts
 
     crowd_postgres(raw)
     raw.execute("set plan_cache_mode = force_generic_plan")

@@ -21,6 +21,7 @@ from holdfast.store.sqlite.store import SqliteStore
 from holdfast.store.tenants import Tenant
 from holdfast.testing.conformance import StoreConformance
 from holdfast.testing.conformance.samples import AT, add, claim, created, draft, group, note
+from tests.waiting import until
 
 
 def beside_another(store):
@@ -254,6 +255,7 @@ OWN = {
     "expired": lambda app, place: nothing([app.expired().total]),
     "find": lambda app, place: nothing([app.find("lone")]),
     "follow_inbox": lambda app, place: nothing(app.follow_inbox(seconds=0.1)),
+    "forks": lambda app, place: nothing(app.forks("lone")),
     "head": lambda app, place: nothing([app.head("lone")]),
     "inbox": lambda app, place: nothing(app.inbox()),
     "is_interrupted": lambda app, place: nothing([row for row in app.list() if app.is_interrupted(row)]),
@@ -502,10 +504,7 @@ def test_a_tenant_with_a_few_tasks_does_not_wait_for_one_with_thousands(url, nam
             b.start(quick, id=f"t{n}")
         worker = root.worker([quick], namespaces=namespaces, concurrency=8)
         with working(worker):
-            until = time.monotonic() + 60
-            while sum(row.status == "completed" for row in b.list()) < 10:
-                assert time.monotonic() < until
-                time.sleep(0.005)
+            until(lambda: sum(row.status == "completed" for row in b.list()) >= 10)
             done = len(a.list(status="completed", limit=400))
         assert done < 200, "the few were done before half of the many"
 
@@ -515,16 +514,12 @@ def test_a_worker_of_one_tenant_takes_nothing_of_anothers(url):
         for app in (a, b, root):
             app.start(quick, id="t")
         with working(b.worker([quick])):
-            until = time.monotonic() + 30
-            while b.get("t").status != "completed":
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            until(lambda: b.get("t").status == "completed", seconds=30)
             time.sleep(0.5)
             assert [known.serving.namespaces for known in b.workers()] == [("b",)]
             assert a.workers() == root.workers() == []
         with working(root.worker([asking], namespaces=["a", "b"])):
-            while not root.store.queues.announced():
-                time.sleep(0.01)
+            until(lambda: root.store.queues.announced())
             told = [[known.serving.namespaces for known in app.workers()] for app in (a, b)]
             assert told == [[("a",)], [("b",)]], "whom else it works for is nothing to a tenant"
         assert a.get("t").status == root.get("t").status == "pending"

@@ -212,6 +212,7 @@ class AsyncApp(_Awaited[App]):
     cancel = _awaited(App.cancel)
     append = _awaited(App.append)
     fork = _awaited(App.fork)
+    forks = _awaited(App.forks)
     rollback = _awaited(App.rollback)
     get = _awaited(App.get)
     find = _awaited(App.find)

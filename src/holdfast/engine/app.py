@@ -820,6 +820,10 @@ class App:
         wanted = forks.ForkRequest(name, at, patch, effects, acting(by), random_hex(8))
         return TaskState(forks.fork(self.logs, self._load(task, at), wanted, self._dispatcher.agents), self.logs)
 
+    def forks(self, id: str) -> builtins.list[str]:
+        """Return the ids of the forks of a task, oldest first. Forks of its forks are theirs."""
+        return self.store.forks(names.task_log(id))
+
     def rollback(
         self,
         id: str,

@@ -37,6 +37,11 @@ class Placed(Struct, frozen=True, gc=False):
     first: int
     digests: tuple[bytes, ...]
 
+    @property
+    def head(self) -> Head | None:
+        """The head after the write; None if it wrote no event."""
+        return Head(self.first + len(self.digests) - 1, self.digests[-1]) if self.digests else None
+
 
 TO_THE_END = (1 << 63) - 1
 """A seq, a number or a time beyond all others."""
@@ -570,21 +575,6 @@ def gone_from_list(name: str | None) -> InvalidValue:
     return InvalidValue(
         f"task {name!r} was removed: a list by change can't continue after it", hint="list from the start"
     )
-
-
-def doubts_of(column: str | None) -> tuple[str, ...]:
-    """Return the calls in doubt that a row names. What is not a list of them is shown as it is."""
-    if column is None:
-        return ()
-    try:
-        return codec.load(column.encode(), tuple[str, ...])
-    except codec.MALFORMED:
-        return (column,)
-
-
-def doubts_column(summary: Summary) -> str | None:
-    """Return how a row names the calls in doubt: as JSON, or not at all."""
-    return codec.dump(summary.doubts).decode() if summary.doubts else None
 
 
 def miscounted(row: tuple[str, str, int, int]) -> str:

@@ -9,7 +9,8 @@ import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, events, kinds
-from tests.engine.workers.test_worker import until, working
+from tests.engine.workers.test_worker import working
+from tests.waiting import until
 
 
 @pytest.fixture

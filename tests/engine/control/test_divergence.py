@@ -5,7 +5,6 @@ import contextlib
 import copy
 import itertools
 import threading
-import time
 
 import apsw
 import pytest
@@ -14,6 +13,7 @@ import holdfast
 from holdfast import DidNotHappen, Diverged, Happened, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.engine.reading import inbox
+from tests.waiting import until
 
 COPIES = itertools.count(1)
 
@@ -41,7 +41,7 @@ class Past:
             return
         self._done.add("restore")
         if self._url == "memory:":
-            vars(self._app.store).update(copy.deepcopy(self._kept))
+            _put_back(self._app.store, copy.deepcopy(self._kept))
             return
         source, target = apsw.Connection(self._copy), apsw.Connection(self._url)
         target.set_busy_timeout(5000)
@@ -54,6 +54,14 @@ class Past:
 
 def _memory(store):
     return copy.deepcopy({name: vars(store)[name] for name in ("_logs", "_blobs", "_effects", "_places", "_numbered")})
+
+
+def _put_back(store, kept):
+    """In place: parts of the store hold the same dictionaries."""
+    store._numbered = kept.pop("_numbered")
+    for name, values in kept.items():
+        vars(store)[name].clear()
+        vars(store)[name].update(values)
 
 
 @pytest.fixture
@@ -95,13 +103,6 @@ def at_work(worker):
         worker.stop()
         thread.join(20)
         assert not thread.is_alive()
-
-
-def wait_for(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def kinds(app, id, after=0):
@@ -544,7 +545,7 @@ def test_a_worker_whose_claim_is_lost_lets_go_of_the_task_and_it_is_done_all_the
     app.start(on_loop if is_async else plain, id="t")
     past.keep()
     with at_work(worker):
-        wait_for(lambda: app.get("t").status == "completed")
+        until(lambda: app.get("t").status == "completed")
     assert app.get("t").result == [2, "paid"]
     assert len(till.paid) == 1, "what can be done once only is announced first, and an announcement is waited for"
     assert kinds(app, "t").count("step_observed") == 1, "the late result is kept apart"

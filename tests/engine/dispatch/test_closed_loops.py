@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import agent, tool
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 did: list[str] = []
@@ -62,10 +63,7 @@ def left_on_a_closed_loop(app, how, seconds=0.25):
 
 
 def released(app):
-    late = time.monotonic() + 10
-    while app.get("t").status == "running" or app._dispatcher.busy.has("t"):
-        assert time.monotonic() < late, "nobody let go of it"
-        time.sleep(0.02)
+    until(lambda: app.get("t").status != "running" and not app._dispatcher.busy.has("t"), why="it is not released")
     return app.get("t")
 
 

@@ -8,7 +8,9 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, agent, tool
+from holdfast.engine.drivers.abandonable import ABANDONED
 from tests.engine.both import KINDS, declarer, events
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -39,13 +41,6 @@ def slow_mailer(sent, late, **declared):
         return f"msg-{len(sent)}"
 
     return send
-
-
-def until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def in_thread(work):
@@ -130,7 +125,7 @@ def test_another_process_obeys_the_time_too(url, late, tmp_path, texts):
         assert waiting.status == "waiting" and len(sent) == 1
         texts.check(waiting.waiting.why)
         late.set()
-        time.sleep(0.1)
+        until(lambda: not len(ABANDONED))
         assert other.run(worker, id="t", hold=0).status == "waiting", "nobody here can know that it has ended"
 
 

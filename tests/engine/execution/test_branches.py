@@ -15,6 +15,7 @@ from holdfast import Retry, agent, events as ev, pack, tool
 from holdfast.core import limits
 from holdfast.failpoints import armed
 from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, PeekedPlace, Story, programs, walk
+from tests.waiting import auntil
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -577,8 +578,7 @@ def test_nothing_said_on_the_way_to_a_suspension_is_written_after_it(tmp_path, d
             await task.step(nap(0), name="one")
             await asyncio.sleep(0.005)
             did.append("quiet")
-            while did != ["quiet", "suspending"]:
-                await asyncio.sleep(0.001)
+            await auntil(lambda: did == ["quiet", "suspending"])
             task.state.late = 1
             await asyncio.sleep(1)
 

@@ -11,6 +11,7 @@ from holdfast import agent, tool
 from holdfast.core import limits
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, events, kinds
+from tests.waiting import auntil, until
 
 STRATEGIES = ("every_step", "every_iteration", "on_state_change", "before_effects")
 
@@ -155,9 +156,7 @@ def test_a_step_that_takes_long_announces_itself_and_what_was_said(app, either, 
     seen = []
 
     def slow():
-        until = time.monotonic() + 20
-        while "slow#1" not in app.get("t").steps and time.monotonic() < until:
-            time.sleep(0.02)
+        until(lambda: "slow#1" in app.get("t").steps)
         seen.append((app.get("t").steps["slow#1"].status, dict(app.get("t").notes)))
         return "done"
 
@@ -177,7 +176,7 @@ def test_a_long_step_with_arguments_is_found_on_replay(app, either, monkeypatch)
 
     async def slow(n, unit="s"):
         did.append(n)
-        await asyncio.sleep(0.7)
+        await auntil(lambda: "step_started" in kinds(app))
         return [n, unit]
 
     @either()

@@ -16,7 +16,7 @@ from holdfast.core import limits
 from holdfast.failpoints import armed
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
-from tests.engine.workers.test_worker import until
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 

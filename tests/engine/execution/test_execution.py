@@ -16,6 +16,7 @@ import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, Unknown, agent, events as ev, tool
 from holdfast.core import codec
 from holdfast.engine.maintenance import export
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -515,10 +516,7 @@ def test_a_second_process_gets_busy_and_takes_over_when_the_first_is_killed(tmp_
         sys.path.pop(0)
     first = subprocess.Popen([sys.executable, str(script)])
     try:
-        deadline = time.monotonic() + 20
-        while not (tmp_path / "world").exists() or "slow" not in (tmp_path / "world").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: (tmp_path / "world").exists() and "slow" in (tmp_path / "world").read_text())
         (tmp_path / "second").touch()
         with holdfast.open(tmp_path / "a.db") as app:
             with pytest.raises(holdfast.TaskBusy):

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import Budget, InvalidValue, Retry, agent, tool
 from tests.engine.both import KINDS, declarer, events, kinds
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 LONG = 30
@@ -51,14 +52,6 @@ def bells(either, ring, count, **options):
         return rung
 
     return bell
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 # How often

@@ -15,6 +15,7 @@ from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.watch import Watch
 from tests.engine.both import KINDS, declarer, events, kinds
 from tests.engine.workers.test_worker import working
+from tests.waiting import auntil, until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
 SOON = 0.3
@@ -58,14 +59,6 @@ def hung(late):
         return "late"
 
     return {"def step": in_thread, "async step": on_loop}
-
-
-def until(true, seconds=LONG):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 class Stopwatch:
@@ -445,20 +438,21 @@ def broken():
 @pytest.mark.parametrize("how", ["agent", "own_thread=False", "block"])
 def test_a_back_off_is_cut_by_the_deadline(app, either, how):
     retry = Retry(5, first=LONG)
+    deadline = 3 * SOON  # enough for the first attempt on a busy machine
 
     if how == "own_thread=False":
 
-        @agent(deadline=SOON, own_thread=False)
+        @agent(deadline=deadline, own_thread=False)
         def worker(task):
             task.step(broken, retry=retry)
     else:
 
-        @either(deadline=SOON)
+        @either(deadline=deadline)
         def worker(task):
             yield task.step(broken, retry=retry)
 
     def block():
-        with pytest.raises(holdfast.TimeLimit), app.task("triage", id="t", deadline=SOON) as task:
+        with pytest.raises(holdfast.TimeLimit), app.task("triage", id="t", deadline=deadline) as task:
             task.step(broken, retry=retry)
 
     timed(block if how == "block" else lambda: app.run(worker, id="t"))
@@ -539,8 +533,7 @@ def test_a_step_that_was_cut_waits_for_a_larger_budget_and_is_done_again(app, ei
 def test_a_body_that_hangs_outside_of_steps_waits_for_a_larger_budget(app, late):
     @agent(budget=Budget(wall_time=SOON, on_exceed="ask"))
     async def looping(task):
-        while not late.is_set():
-            await asyncio.sleep(0.01)
+        await auntil(lambda: late.is_set())
         return "done"
 
     @agent(budget=Budget(wall_time=SOON, on_exceed="ask"))
@@ -815,7 +808,7 @@ def test_cancel_reaches_a_step_under_way(app, either, hung, step, limited):
 
     thread, _ = in_thread(lambda: app.run(worker, id="t"))
     assert begun.wait(LONG)
-    time.sleep(0.1)
+    until(lambda: any(one.key == "hang#1" for one in app.under_way("t")))
     with Stopwatch() as watch:
         app.cancel("t", by="ana", why="enough")
         until(lambda: app.get("t").status == "cancelled", LONG / 3)
@@ -1025,7 +1018,7 @@ def test_a_task_whose_deadline_passed_while_nobody_held_it_is_ended_by_the_next_
         yield task.step(lambda: done.append(1), name="act")
 
     app.start(worker, id="t", deadline=0.05)
-    time.sleep(0.1)
+    until_past(app.get("t").deadline)
     assert type_of(app.run(worker, id="t")) == ("failed", "TimeLimit") and not done
 
 
@@ -1044,7 +1037,7 @@ def test_a_replay_after_the_time_still_finds_out_how_things_are_undone(app, eith
 
     assert app.run(worker, id="t", deadline=SOON if end == "deadline" else None).waiting.kind == "person"
     if end == "deadline":
-        time.sleep(SOON + 0.05)
+        until_past(app.get("t").deadline)
     else:
         app.cancel("t")
     done = timed(lambda: app.run(worker, id="t"))
@@ -1063,7 +1056,7 @@ def test_a_replay_that_hangs_after_the_time_is_ended_too(app, late):
         task.ask("who?", name="who")
 
     assert app.run(worker, id="t", deadline=SOON).status == "waiting"
-    time.sleep(SOON + 0.05)
+    until_past(app.get("t").deadline)
     assert type_of(timed(lambda: app.run(worker, id="t"))) == ("failed", "TimeLimit")
 
 

@@ -13,6 +13,7 @@ from holdfast import agent
 from holdfast.core import limits
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.conformance.samples import within
+from tests.waiting import auntil
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -88,8 +89,7 @@ def test_it_is_awaited_and_the_loop_goes_on(app):
 
         watcher = asyncio.create_task(watching())
         await app.aio.start(asks, id="t")
-        while not seen:
-            await asyncio.sleep(0.01)
+        await auntil(lambda: seen)
         await app.aio.cancel("t")
         await asyncio.wait_for(watcher, 10)
         assert seen == [("t", "pending"), ("t", "cancelled")]
@@ -103,8 +103,7 @@ def test_a_watch_without_a_place_begins_when_one_begins(app):
     async def program():
         watch = app.aio.watch(seconds=20)
         first = asyncio.create_task(anext(aiter(watch)))
-        while not reading():
-            await asyncio.sleep(0.01)
+        await auntil(lambda: reading())
         await app.aio.start(asks, id="after")
         assert (await asyncio.wait_for(first, 10)).id == "after"
 
@@ -181,8 +180,7 @@ def test_a_thousand_waits_cost_the_store_what_one_does_and_leave_the_pool_of_thr
         async def program():
             ids = [(await app.aio.start(asks)).id for _ in range(1000)]
             waits = [asyncio.create_task(app.aio.wait(id, timeout=60)) for id in ids]
-            while len(app.feed._reader._listeners if app.feed._reader else ()) < len(ids):
-                await asyncio.sleep(0.01)
+            await auntil(lambda: len(app.feed._reader._listeners if app.feed._reader else ()) >= len(ids))
             before = app.store.reads
             began = time.monotonic()
             assert await asyncio.wait_for(app.aio.head(ids[0]), 10) == 1, "other verbs go on"

@@ -18,6 +18,7 @@ from holdfast.core.state import shapes
 from holdfast.engine.logs import shared_cache
 from holdfast.engine.people.erasure import erase_logs
 from tests.redis_server import running
+from tests.waiting import until
 
 P = codec.pack
 
@@ -50,18 +51,10 @@ def counts(app):
     return app.logs.cache.counts
 
 
-def eventually(what, seconds=5.0):
-    until = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.01)
-    return found
-
-
 def shared(app, id="t"):
     """Read a task, and wait until other servers can have its state."""
     app.get(id)
-    eventually(lambda: counts(app).shared)
+    until(lambda: counts(app).shared)
 
 
 def keys(server):
@@ -90,7 +83,7 @@ def test_a_task_that_waits_is_shared_as_it_is(opened):
 
     one, other = opened(), opened(agents=[waiting])
     assert one.run(waiting, id="w").status == "waiting"
-    eventually(lambda: counts(one).shared)
+    until(lambda: counts(one).shared)
     other.signal("w", "go", 7)
     assert counts(other).shared_hits == 1
     assert other.resume("w").result == 7
@@ -189,7 +182,7 @@ def test_the_state_of_another_log_is_ignored(entry):
     grown(app, "u")
     app.append("u", ev.StateSet(name="k0", value=P("of u")))
     app.get("u")
-    eventually(lambda: client.dbsize() == 2)
+    until(lambda: client.dbsize() == 2)
     (foreign,) = {*client.keys("holdfast:*")} - {key}
     client.set(key, client.get(foreign))
     reader = other()
@@ -240,7 +233,7 @@ def test_erasing_a_user_deletes_what_is_shared(entry):
     grown(app, "mine", user="ana")
     app.append("mine", ev.TaskCancelled())
     app.get("mine")
-    eventually(lambda: client.dbsize() == 2)
+    until(lambda: client.dbsize() == 2)
     app.user("ana").erase()
     assert client.keys("holdfast:*") == [key]
 
@@ -261,8 +254,8 @@ def test_a_state_on_its_way_while_it_is_erased_does_not_stay(entry):
     assert client.keys("holdfast:*") == []
     before = counts(app).shared
     app.logs.cache.tier.share("t", kept)
-    eventually(lambda: counts(app).shared > before and counts(app).shared_dropped)
-    eventually(lambda: client.keys("holdfast:*") == [])
+    until(lambda: counts(app).shared > before and counts(app).shared_dropped)
+    until(lambda: client.keys("holdfast:*") == [])
 
 
 def test_what_is_removed_is_removed_there_too(entry):
@@ -276,14 +269,14 @@ def test_what_is_removed_is_removed_there_too(entry):
 
 
 def works(app, id):
-    """Everything goes on, and soon."""
+    """Everything goes on, and without waiting for the tier each time."""
     begun = time.monotonic()
     grown(app, id)
     assert len(app.get(id).state) == 100
     app.signal(id, "x")
     app.append(id, ev.TaskCancelled())
     app.logs.cache.tier.wake("default")
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 100 * limits.CACHE_TIMEOUT_SECONDS / 2
 
 
 def warnings(caplog):
@@ -298,7 +291,7 @@ def test_killing_it_loses_nothing_and_stops_nothing(opened, redis_server, caplog
     for n in range(5):
         works(one, f"t{n}")
     assert len(other.get("t").state) == 100
-    eventually(lambda: counts(one).errors)
+    until(lambda: counts(one).errors)
     away = warnings(caplog)
     assert len(away) == 2, "one for each server"
     for record in away:
@@ -328,7 +321,7 @@ def test_nobody_is_there(opened, caplog):
     app = opened(cache="redis://127.0.0.1:1/0")
     works(app, "t")
     assert app.get("t").status == "cancelled"
-    eventually(lambda: counts(app).errors)
+    until(lambda: counts(app).errors)
     assert len(warnings(caplog)) == 1
 
 
@@ -338,7 +331,7 @@ def test_a_wrong_password_is_told_once_and_never_shown(tmp_path, caplog):
             caplog.clear()
             with holdfast.open(tmp_path / "x.db", cache=server.url(password=password)) as app:
                 works(app, f"t{password}")
-                eventually(lambda app=app: counts(app).errors)
+                until(lambda app=app: counts(app).errors)
             assert len(warnings(caplog)) == 1
             assert "wrong-password" not in caplog.text
         with holdfast.open(tmp_path / "x.db", cache=server.url(password="right")) as app:
@@ -353,7 +346,7 @@ def test_a_full_server_refuses_and_all_goes_on(tmp_path, caplog, texts):
                 client.set("k", "x")
             for n in range(3):
                 works(app, f"t{n}")
-            eventually(lambda app=app: counts(app).unshared)
+            until(lambda app=app: counts(app).unshared)
             [said] = warnings(caplog)
             texts.check(said.message)
             client.config_set("maxmemory", 0)
@@ -385,24 +378,24 @@ def listening(app):
 def test_a_wake_up_reaches_every_server_of_the_store_and_no_other(opened, redis_for_all):
     one, other, foreign = opened(), opened(), opened("foreign.db")
     (mine, _), (theirs, stop), (never, _) = listening(one), listening(other), listening(foreign)
-    eventually(lambda: [one.logs.cache.tier.wake("mail"), time.sleep(0.02), mine and theirs][-1])
+    until(lambda: one.logs.cache.tier.wake("mail") or (mine and theirs))
     assert set(mine) == set(theirs) == {"mail"} and never == []
     stop()
     theirs.clear()
     one.logs.cache.tier.wake("more")
-    eventually(lambda: "more" in mine)
+    until(lambda: "more" in mine)
     assert theirs == []
 
 
 def test_a_listener_hears_again_when_the_server_is_back(opened, redis_server):
     app = opened(cache=redis_server.url())
     heard, _ = listening(app)
-    eventually(lambda: [app.logs.cache.tier.wake("a"), time.sleep(0.02), "a" in heard][-1])
+    until(lambda: app.logs.cache.tier.wake("a") or "a" in heard)
     redis_server.kill()
     app.logs.cache.tier.wake("lost")
     time.sleep(0.1)
     redis_server.start()
-    eventually(lambda: [app.logs.cache.tier.wake("b"), time.sleep(0.05), "b" in heard][-1])
+    until(lambda: app.logs.cache.tier.wake("b") or "b" in heard)
 
 
 def test_a_listener_that_fails_is_told_of_the_next(opened, caplog):
@@ -413,7 +406,7 @@ def test_a_listener_that_fails_is_told_of_the_next(opened, caplog):
         raise ValueError("odd")
 
     app.logs.cache.tier.on_wake(listen)
-    eventually(lambda: [app.logs.cache.tier.wake("x"), time.sleep(0.02), len(heard) >= 2][-1])
+    until(lambda: app.logs.cache.tier.wake("x") or len(heard) >= 2)
     assert "odd" in caplog.text
 
 

@@ -16,6 +16,7 @@ import holdfast
 from holdfast import Budget, InvalidValue, Usage, agent, events as ev
 from holdfast.core import limits
 from tests.postgres_proxy import Proxy
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 SHARED = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -25,14 +26,6 @@ LONG = 20
 @pytest.fixture(autouse=True)
 def _often(monkeypatch):
     monkeypatch.setattr(limits, "NOTICE_SECONDS", 0.05)
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 @agent

@@ -22,6 +22,7 @@ from holdfast.core import limits
 from holdfast.engine.notices.watch import Notice
 from holdfast.engine.notices.webhook import NotDelivered, is_public
 from holdfast.engine.reading.inbox import InboxItem
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 SECRET = "very-secret-0123456789"
@@ -48,14 +49,6 @@ def trusted(authority, tmp_path_factory):
     path = tmp_path_factory.mktemp("ca") / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
     return str(path)
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 class Receiver:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import shlex
 import threading
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +13,7 @@ from holdfast import Budget, Usage, agent, events as ev, tool
 from holdfast.cli.main import cli
 from holdfast.engine.reading.inbox import InboxItem
 from tests.engine.both import KINDS, Crash, declarer
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 LONG = 20
@@ -238,14 +238,6 @@ def working(app, *agents, **given):
     finally:
         worker.stop()
         thread.join(LONG)
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 @agent

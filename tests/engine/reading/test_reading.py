@@ -1,5 +1,6 @@
 """What a program can ask of a log: now, then, the difference, a fork, a way back."""
 
+import asyncio
 import copy
 import json
 from itertools import pairwise
@@ -171,6 +172,21 @@ def test_a_fork_of_a_fork_works_and_the_parent_may_go_on(app):
     assert [record.log for record in app.events("g")] == ["t", "t", "t", "f", "f", "g", "g", "g"]
     assert app.at("g", 2).stage == "drafting" and app.at("g", 2).id == "g"
     assert app.verify().ok
+
+
+def test_the_forks_of_a_task_are_its_own_and_those_of_its_namespace(url, app):
+    app.start("recap", id="first")
+    assert app.forks("first") == [] == app.forks("nobody")
+    app.fork("first", id="one")
+    app.fork("first", id="two")
+    app.fork("one", id="of-one")
+    assert app.forks("first") == ["one", "two"] and app.forks("one") == ["of-one"]
+    assert asyncio.run(app.aio.forks("first")) == ["one", "two"]
+    if not url.startswith("memory"):
+        with holdfast.open(url, namespace="theirs") as tenant:
+            assert tenant.forks("first") == [] and tenant.start("recap", id="first").seq == 1
+            tenant.fork("first", id="one")
+            assert tenant.forks("first") == ["one"]
 
 
 def test_a_fork_copies_nothing(app):

@@ -28,6 +28,7 @@ from holdfast.core import limits
 from holdfast.store.chunks import ChunkBatch
 from holdfast.store.memory.store import MemoryStore
 from tests.engine.both import KINDS, declarer
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 WORDS = ["It ", "is ", "sunny."]
@@ -406,10 +407,7 @@ def test_chunks_are_deleted_after_their_step(app, either):
         return (yield task.stream(say))
 
     app.run(speaker, id="t")
-    until = time.monotonic() + 10
-    while app.store.chunks.read("t", {}):
-        assert time.monotonic() < until, "chunks are deleted when their step has ended"
-        time.sleep(0.02)
+    until(lambda: not app.store.chunks.read("t", {}), seconds=10, why="chunks are deleted when their step has ended")
 
 
 def test_closing_leaves_no_chunks_behind(url):

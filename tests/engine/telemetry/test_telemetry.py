@@ -11,6 +11,7 @@ from holdfast import InvalidValue, agent, tool, tracing
 from holdfast.core import limits
 from holdfast.tracing import Otlp
 from tests.engine.telemetry.collectors import collecting, refusing_endpoint
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -48,13 +49,6 @@ def asking(task):
 
 def names(spans):
     return sorted(span.name for span in spans)
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
 
 
 def test_what_an_app_does_is_sent_once_and_a_second_run_sends_nothing(url):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast
-from holdfast import Budget, InvalidValue, agent
+from holdfast import Budget, InvalidValue, Task, agent
 from tests.engine.both import declarer
 
 
@@ -149,3 +149,13 @@ def test_in_a_step_and_of_other_tasks_reading_is_allowed(app):
         return [task.step(lambda: app.get("t").status, name="look"), app.get("other").result]
 
     assert app.run(worker, id="t").result == ["running", 1]
+
+
+def test_a_decision_keeps_what_spoke_against_each_option(app):
+    @agent
+    def chooses(task: Task) -> None:
+        task.decide("which flight?", "SK4035", options={"DY641": "arrives 23:10", "AF1274": ""})
+
+    app.run(chooses, id="t")
+    (made,) = app.get("t").decisions
+    assert made["options"] == [{"option": "DY641", "why": "arrives 23:10"}, {"option": "AF1274", "why": ""}]

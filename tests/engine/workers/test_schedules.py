@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import InvalidValue, Queue, Schedule, TaskCollected, agent
 from holdfast.testing.clock import FakeClock
+from tests.waiting import until
 
 LONG = 20
 MONDAY = datetime(2026, 11, 16, 6, 59, tzinfo=UTC)  # a minute before eight in Oslo
@@ -51,14 +52,6 @@ def working(app, *schedules, agents=(report,), **given):
         worker.stop()
         thread.join(LONG)
         assert not thread.is_alive()
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 def probe(name="probe"):

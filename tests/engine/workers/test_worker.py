@@ -20,6 +20,7 @@ from holdfast.engine.workers import claiming
 from holdfast.engine.workers.counts import COUNTED
 from holdfast.engine.workers.health import Health
 from tests.postgres_server import Server, binaries
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 LONG = 20
@@ -52,14 +53,6 @@ def working(app, *agents, **given):
         worker.stop()
         thread.join(LONG)
         assert not thread.is_alive() and not failed, failed
-
-
-def until(true, seconds=LONG):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 def ended(app, *ids):
@@ -692,7 +685,8 @@ def test_a_worker_outlives_its_server_and_says_so_once(caplog):
                 assert asked(health, "/livez")[0] == 200, "a restart brings no store back"
                 found = parsed(asked(health, "/metrics")[2])
                 assert found["holdfast_store_up", None] == 0 and found["holdfast_store_errors_total", None] >= 1
-                time.sleep(1.5)
+                errors = "holdfast_store_errors_total", None
+                until(lambda: parsed(asked(health, "/metrics")[2])[errors] > found[errors])
                 server.start()
                 until(lambda: not worker.trouble)
                 assert asked(health, "/healthz")[0] == asked(health, "/readyz")[0] == 200

@@ -17,7 +17,8 @@ from holdfast.engine.execution.execution import Execution
 from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers.health import Health
 from tests.engine.both import KINDS, declarer
-from tests.engine.workers.test_worker import LONG, double, ended, until, working
+from tests.engine.workers.test_worker import LONG, double, ended, working
+from tests.waiting import until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
 SOON = 0.2
@@ -88,7 +89,7 @@ def test_a_task_that_came_too_late_is_ended_by_the_worker_that_claims_it(app):
         task.step(lambda: done.append(1), name="act")
 
     app.start(act, id="t", deadline=0.01)
-    time.sleep(0.02)
+    until_past(app.get("t").deadline)
     with working(app, act):
         until(ended(app, "t"))
     assert app.get("t").failure.type == "TimeLimit" and not done
@@ -110,7 +111,7 @@ def test_a_call_that_a_worker_left_behind_is_in_the_inbox(app, late):
     def pay() -> None:
         late.wait(LONG)
 
-    @agent(deadline=SOON)
+    @agent(deadline=10 * SOON)  # time enough for the call to begin
     def paying(task):
         task.call(pay)
 
@@ -237,7 +238,7 @@ def test_nothing_is_kept_of_what_was_abandoned(app, late, monkeypatch):
         late.set()
         until(lambda: not len(ABANDONED))
     until(lambda: threading.active_count() <= before + 16 + 2, LONG)
-    until(lambda: not [one for one in made if gc.collect() >= 0 and one() is not None])
+    until(lambda: gc.collect() >= 0 and all(one() is None for one in made))
 
 
 def test_steps_with_a_time_limit_count_too(app, late):

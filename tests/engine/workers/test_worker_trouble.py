@@ -14,7 +14,8 @@ from holdfast import Queue, agent, events as ev
 from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers import claiming, health as health_module
 from holdfast.engine.workers.health import Health
-from tests.engine.workers.test_worker import LONG, died, double, ended, until, working
+from tests.engine.workers.test_worker import LONG, died, double, ended, working
+from tests.waiting import until
 
 STORES = ("sqlite", "postgres")
 

@@ -10,9 +10,10 @@ import pytest
 import holdfast
 from holdfast import AsyncTask, agent
 from holdfast.core import limits
-from holdfast.store.postgres.hearing import PostgresWakeListener, channels
 from holdfast.store.postgres.queues import PostgresQueues
+from holdfast.store.postgres.server.hearing import PostgresWakeListener, channels
 from holdfast.store.postgres.store import PostgresStore
+from tests.waiting import until
 
 PATIENCE_SECONDS = 20
 WORKERS = 8
@@ -153,7 +154,7 @@ def test_workers_that_hear_of_each_task_ask_about_once_for_each(postgres_url, as
             thread.start()
         watch = stack.enter_context(psycopg.connect(postgres_url, autocommit=True))
         serving = "select count(*) from holdfast.holders where serves <> ''"
-        _until(lambda: watch.execute(serving).fetchone() == (WORKERS,))
+        until(lambda: watch.execute(serving).fetchone() == (WORKERS,))
         for app in apps:
             app.store._links.presence().renew()  # each has heard of all now
         assert all(len(app.store._links.presence().workers) == WORKERS for app in apps)
@@ -167,7 +168,7 @@ def test_workers_that_hear_of_each_task_ask_about_once_for_each(postgres_url, as
                 ],
             )
             time.sleep(0.02)
-        _until(lambda: all(apps[0].get(f"t{n}").status == "completed" for n in range(TASKS)))
+        until(lambda: all(apps[0].get(f"t{n}").status == "completed" for n in range(TASKS)))
         looked = len(asked) - before
         for worker in workers:
             worker.stop()
@@ -175,13 +176,6 @@ def test_workers_that_hear_of_each_task_ask_about_once_for_each(postgres_url, as
             thread.join()
     assert looked < 4 * TASKS, f"{looked} queries for {TASKS} tasks"
     assert links <= 2 * WORKERS + 2
-
-
-def _until(happens):
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not happens():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_session_that_hears_much_still_shows_that_it_is_alive(postgres_url):
@@ -216,4 +210,4 @@ def test_apps_of_one_process_share_connections_and_each_closes_for_itself(postgr
         assert two.get("t").status == "pending"
         assert watch.execute(pids).fetchone() == before
         two.close()
-        _until(lambda: watch.execute(pids).fetchone() == (None,))
+        until(lambda: watch.execute(pids).fetchone() == (None,))

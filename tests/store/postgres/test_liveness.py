@@ -19,8 +19,8 @@ from tests.store.test_queues import PATIENCE_SECONDS, Other
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from holdfast.store.postgres import queries  # noqa: E402
 from holdfast.store.postgres.liveness import Absences, Sighting  # noqa: E402
+from holdfast.store.postgres.server import queries  # noqa: E402
 from holdfast.store.postgres.store import PostgresStore  # noqa: E402
 
 ELSEWHERE = """
@@ -30,20 +30,6 @@ processes.machine = lambda: "another machine"
 """A process that its neighbours can't look at, as if it ran elsewhere."""
 
 HOLDERS = "select pid from pg_locks where locktype = 'advisory' and granted"
-
-
-@pytest.fixture
-def store(postgres_url):
-    store = PostgresStore(postgres_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def raw(postgres_url):
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("set search_path = holdfast")
-        yield connection
 
 
 @pytest.fixture
@@ -208,22 +194,14 @@ def server():
     server.stop()
 
 
-def start_again(server):
-    server.kill()
-    for _ in range(20):
-        with contextlib.suppress(psycopg.OperationalError):
-            return server.start()
-        time.sleep(0.1)
-    raise AssertionError("the server does not start again")
-
-
 def test_after_a_restart_those_have_time_to_come_back_and_who_died_with_the_server_is_missed_later(server, others):
     store = PostgresStore(server.url())
     alive, dead = others(server.url(), ELSEWHERE), others(server.url(), ELSEWHERE)
     living, lost = holding(store, alive, "a"), holding(store, dead, "b")
     store.holder()
     dead.process.send_signal(signal.SIGSTOP)  # so that it can't come back before it is killed
-    start_again(server)
+    server.kill()
+    server.start_again()
     dead.process.kill()
     began = time.monotonic()
     while store.queues.lost() == {}:
@@ -479,11 +457,7 @@ def test_by_lease_an_outage_longer_than_the_lease_costs_nobody_its_tasks(server,
     holder = holding(store, other)
     server.kill()
     time.sleep(2)
-    for _ in range(20):
-        with contextlib.suppress(psycopg.OperationalError):
-            server.start()
-            break
-        time.sleep(0.1)
+    server.start_again()
     until = time.monotonic() + 3
     while time.monotonic() < until:
         assert store.queues.lost() == {}

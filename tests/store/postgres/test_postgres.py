@@ -23,23 +23,9 @@ from tests.postgres_server import Server, binaries
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from holdfast.store.postgres import queries as q  # noqa: E402
-from holdfast.store.postgres.server import parse  # noqa: E402
+from holdfast.store.postgres.server import queries as q  # noqa: E402
+from holdfast.store.postgres.server.connecting import parse  # noqa: E402
 from holdfast.store.postgres.store import PostgresStore  # noqa: E402
-
-
-@pytest.fixture
-def store(postgres_url):
-    store = PostgresStore(postgres_url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def raw(postgres_url):
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("set search_path = holdfast")
-        yield connection
 
 
 def transact(store, work, seconds=None):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,27 +14,11 @@ from holdfast.core import codec
 from holdfast.core.codec import Group, Head, Snapshot, UniqueKey, Write
 from holdfast.testing.conformance.samples import AT, created, draft, group, head_of, note, ok
 from holdfast.testing.conformance.transact import begin, ledger
-from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server, binaries
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 from holdfast.store.postgres.store import PostgresStore  # noqa: E402
-
-
-@pytest.fixture
-def proxy(postgres_url):
-    proxy = Proxy(urlsplit(postgres_url).port or 5432)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def through(postgres_url, proxy):
-    """The address of the same database through the proxy."""
-    parts = urlsplit(postgres_url)
-    return parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{proxy.port}").geturl() + "?connections=2"
-
 
 CUTS = [(number, how) for how in ("before", "after", "late") for number in range(1, 9)]
 

@@ -1,30 +1,14 @@
 """Records on a server: cut connections, round trips, and names that are looked up by index."""
 
 import time
-from urllib.parse import urlsplit
 
 import pytest
 
 import holdfast
 from holdfast import RecordWrite
 from holdfast.core import names
-from tests.postgres_proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-
-
-@pytest.fixture
-def proxy(postgres_url):
-    proxy = Proxy(urlsplit(postgres_url).port or 5432)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def through(postgres_url, proxy):
-    """The address of the same database through the proxy."""
-    parts = urlsplit(postgres_url)
-    return parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{proxy.port}").geturl() + "?connections=2"
 
 
 @pytest.mark.parametrize("how", ["before", "after", "late"])

@@ -99,8 +99,11 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary], quiet: b
         _print_ids(environment, [row.id for row in rows])
         return
     if environment.for_programs:
+        from holdfast.engine.lists.query import row_json
+
         why_not = unserved(app, rows, environment.options)
-        environment.rows([{**row_json(app, row), "why": why_not.get(row.id)} for row in rows])
+        rows_json = (row_json(row, interrupted=app.is_interrupted(row)) for row in rows)
+        environment.rows([{**told, "why": why_not.get(told["id"])} for told in rows_json])
         return
     if not rows:
         environment.say(f"no tasks in {environment.where}")
@@ -167,10 +170,3 @@ def unserved(app: App, rows: Sequence[Summary], options: str) -> dict[str, str]:
     workers = app.workers() if ready else []
     found = ((row.id, serving.why_none_of(workers, row)) for row in ready)
     return {id: in_commands(why, options=options) for id, why in found if why is not None}
-
-
-def row_json(app: App, row: Summary) -> dict[str, Any]:
-    """A row for programs."""
-    from holdfast.engine.lists.query import row_json
-
-    return row_json(row, interrupted=app.is_interrupted(row))

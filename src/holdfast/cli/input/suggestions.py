@@ -85,14 +85,7 @@ def asked(entry: InboxItem) -> str:
 def entry_json(entry: InboxItem, by: str, store: str = "") -> dict[str, Any]:
     """An entry for programs."""
     return {
-        **{name: getattr(entry, name) for name in ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk")},
-        "arguments": entry.arguments,
-        "bound": entry.bound,
-        "owner": entry.owner,
-        "used": entry.used,
-        "of": entry.of,
-        "why": entry.why,
-        "ahead": entry.ahead,
+        **inbox.as_json(entry, "owner", "used", "of", "why", "ahead"),
         "since": iso(entry.since_us),
         "until": None if entry.until_us is None else iso(entry.until_us),
         "asks": f"{LABELS[entry.kind]}: {asked(entry)}",

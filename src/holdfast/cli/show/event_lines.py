@@ -48,19 +48,31 @@ def lines(
     """A line for every event worth one, or for every event; with what was spent up to there at the end."""
     tokens, cost = 0, 0.0
     if full or style.terminal:
-        time = "" if _is_narrow(style) else f" {'seconds':>9}"
-        yield style.paint(f"{'seq':>5}{time}  {'what':<{_VERB + (2 if style.terminal else 0)}}about", "bold")
+        yield heading(style)
     for record in records:
         line = describe(record, fetch)
         tokens, cost = tokens + line.tokens, cost + (line.cost or 0.0)
         if full or not line.dull:
-            time = "" if _is_narrow(style) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
-            prefix = f"{record.seq:>5}{time}  "
-            first, *more = block(line, style, len(prefix), whole=full)
-            yield style.paint(prefix, "dim") + first
-            yield from (" " * len(prefix) + one for one in more)
+            yield from lines_of(record, line, style, began_us, whole=full)
     if tokens or cost:
         yield style.paint(f"{'':>{7 if _is_narrow(style) else 17}}spent {spent(tokens, cost)}", "dim")
+
+
+def heading(style: Style) -> str:
+    """Return the line above the events."""
+    time = "" if _is_narrow(style) else f" {'seconds':>9}"
+    return style.paint(f"{'seq':>5}{time}  {'what':<{_VERB + (2 if style.terminal else 0)}}about", "bold")
+
+
+def lines_of(
+    record: LoggedEvent, line: EventLine, style: Style, began_us: int, *, whole: bool = False
+) -> Iterator[str]:
+    """Describe an event after its seq and its time."""
+    time = "" if _is_narrow(style) else f" {(record.at_us - began_us) / 1_000_000:>9.3f}"
+    prefix = f"{record.seq:>5}{time}  "
+    first, *more = block(line, style, len(prefix), whole=whole)
+    yield style.paint(prefix, "dim") + first
+    yield from (" " * len(prefix) + one for one in more)
 
 
 def one(line: EventLine, style: Style, before: int = 0) -> str:

@@ -25,6 +25,7 @@ from holdfast.core.codec.digests import (
 from holdfast.core.codec.documents import (
     MALFORMED as MALFORMED,
     Fetch as Fetch,
+    JsonStruct as JsonStruct,
     MessagesRef as MessagesRef,
     as_json as as_json,
     document as document,

@@ -60,6 +60,14 @@ def dump(value: Any) -> bytes:
     return encode_struct(value)
 
 
+class JsonStruct(Struct, frozen=True):
+    """Data of our own that people ask for, and programs send on as JSON."""
+
+    def to_json(self) -> str:
+        """Return it as a line of JSON."""
+        return dump(self).decode()
+
+
 def load(data: bytes | Raw, type: Any) -> Any:
     """Decode one of our own structs; ValueError if it is not one."""
     decoder = loaders.get(type)

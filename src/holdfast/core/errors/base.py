@@ -9,12 +9,21 @@ class HoldfastError(Exception):
     """Every error Holdfast raises on purpose."""
 
     code = "holdfast"
+    message: str = ""
+    """What failed, and why. A class may have it as a template, which `_fill` fills with the details."""
+
+    hint: str = ""
+    """What to do about it; likewise."""
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.details = details
+
+    def _fill(self, **details: Any) -> None:
+        """Begin as an error whose class has its message and hint as templates."""
+        HoldfastError.__init__(self, self.message.format_map(details), hint=self.hint.format_map(details), **details)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -108,15 +108,11 @@ class KeyTaken(HoldfastError):
     """A unique key belongs to another call."""
 
     code = "key-taken"
+    message = "the unique key {key!r} belongs to step {step!r} of task {log!r}; nothing was written"
+    hint = "use that call's result, or another key"
 
     def __init__(self, key: str, log: str, step: str) -> None:
-        super().__init__(
-            f"the unique key {key!r} belongs to step {step!r} of task {log!r}; nothing was written",
-            hint="use that call's result, or another key",
-            key=key,
-            log=log,
-            step=step,
-        )
+        self._fill(key=key, log=log, step=step)
 
 
 class InvalidEvent(HoldfastError):
@@ -135,15 +131,11 @@ class UnknownEvent(HoldfastError):
     """An event of a kind this version does not know."""
 
     code = "unknown-event"
+    message = "event {seq} of {log!r} is of the kind {kind!r}, which this version does not know"
+    hint = "it was written by a newer version: upgrade holdfast; nothing was changed"
 
     def __init__(self, log: str, seq: int, kind: str) -> None:
-        super().__init__(
-            f"event {seq} of {log!r} is of the kind {kind!r}, which this version does not know",
-            hint="it was written by a newer version: upgrade holdfast; nothing was changed",
-            log=log,
-            seq=seq,
-            kind=kind,
-        )
+        self._fill(log=log, seq=seq, kind=kind)
 
 
 class LogCorrupt(HoldfastError):

@@ -82,28 +82,22 @@ class NotRecorded(HoldfastError):
     """A fork that only replays came to a call that was not recorded."""
 
     code = "not-recorded"
+    message = "call {step!r} is not in the log of {parent!r}, and this fork only replays"
+    hint = "give the tool a mock, or fork with effects='ask'"
 
     def __init__(self, key: str, parent: str) -> None:
-        super().__init__(
-            f"call {key!r} is not in the log of {parent!r}, and this fork only replays",
-            hint="give the tool a mock, or fork with effects='ask'",
-            step=key,
-            parent=parent,
-        )
+        self._fill(step=key, parent=parent)
 
 
 class NoMock(HoldfastError):
     """A mock task came to a call of a tool without a mock."""
 
     code = "no-mock"
+    message = "tool {tool!r} has no mock, and in a mock task nothing else is called: {step!r} was not made"
+    hint = "declare one, @tool(mock=…), or give one: app.run(…, mock={{{tool!r}: …}})"
 
     def __init__(self, tool: str, key: str) -> None:
-        super().__init__(
-            f"tool {tool!r} has no mock, and in a mock task nothing else is called: {key!r} was not made",
-            hint=f"declare one, @tool(mock=…), or give one: app.run(…, mock={{{tool!r}: …}})",
-            tool=tool,
-            step=key,
-        )
+        self._fill(tool=tool, step=key)
 
 
 class ToolExited(HoldfastError):
@@ -130,30 +124,27 @@ class ReplayDiverged(HoldfastError):
     """A replay reached a new step instead of the recorded one of that name: the work could be done twice."""
 
     code = "replay-diverged"
+    message = (
+        "step {step!r} is new, but the agent did not come back to {recorded!r}, which is recorded; it was not done"
+    )
+    hint = (
+        "start branches in the same order as when the task began; @agent(on_change='rerun') runs it again; "
+        "in new tasks, key=… makes a call independent of that order"
+    )
 
     def __init__(self, key: str, recorded: str) -> None:
-        super().__init__(
-            f"step {key!r} is new, but the agent did not come back to {recorded!r}, which is recorded; it was not done",
-            hint="start branches in the same order as when the task began; @agent(on_change='rerun') runs it again; "
-            "in new tasks, key=… makes a call independent of that order",
-            step=key,
-            recorded=recorded,
-        )
+        self._fill(step=key, recorded=recorded)
 
 
 class StepChanged(HoldfastError):
     """A recorded step is called with another input."""
 
     code = "step-changed"
+    message = "step {step!r} was recorded with {recorded!r} and is now called with {given!r}"
+    hint = "keep the recorded result with @agent(on_change='keep'), or run it again with on_change='rerun'"
 
     def __init__(self, key: str, recorded: Any, given: Any) -> None:
-        super().__init__(
-            f"step {key!r} was recorded with {recorded!r} and is now called with {given!r}",
-            hint="keep the recorded result with @agent(on_change='keep'), or run it again with on_change='rerun'",
-            step=key,
-            recorded=recorded,
-            given=given,
-        )
+        self._fill(step=key, recorded=recorded, given=given)
 
 
 class NestedStep(HoldfastError):
@@ -237,11 +228,8 @@ class StepNotFound(HoldfastError):
     """The task has no such step."""
 
     code = "step-not-found"
+    message = "task {id!r} has no step {step!r}"
+    hint = "in a loop a key has its turn: '3/draft#1'; to list the steps: app.steps(id)"
 
     def __init__(self, id: str, step: str) -> None:
-        super().__init__(
-            f"task {id!r} has no step {step!r}",
-            hint="in a loop a key has its turn: '3/draft#1'; to list the steps: app.steps(id)",
-            id=id,
-            step=step,
-        )
+        self._fill(id=id, step=step)

@@ -41,9 +41,11 @@ class TaskCollected(HoldfastError):
     """The task was removed by retention; its id is never used again."""
 
     code = "task-collected"
+    message = "task {id!r} had ended and was removed by gc"
+    hint = "start new work under a new id"
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"task {id!r} had ended and was removed by gc", hint="start new work under a new id", id=id)
+        self._fill(id=id)
 
 
 class TaskFailed(HoldfastError):
@@ -110,9 +112,11 @@ class ThreadNotFound(HoldfastError):
     """No thread has this id, or it was deleted."""
 
     code = "thread-not-found"
+    message = "there is no thread {id!r}"
+    hint = "app.threads() shows the threads of this store"
 
     def __init__(self, id: str) -> None:
-        super().__init__(f"there is no thread {id!r}", hint="app.threads() shows the threads of this store", id=id)
+        self._fill(id=id)
 
 
 class QueueFull(HoldfastError):

@@ -131,10 +131,8 @@ class UnknownPrice(HoldfastError):
     """A budget of money cannot be kept for a model without a price."""
 
     code = "unknown-price"
+    message = "the price of model {model!r} is not known, and the budget is in money"
+    hint = "open(…, prices={{{model!r}: Price(input=…, output=…)}}), or install the extra 'prices'"
 
     def __init__(self, model: str) -> None:
-        super().__init__(
-            f"the price of model {model!r} is not known, and the budget is in money",
-            hint=f"open(…, prices={{{model!r}: Price(input=…, output=…)}}), or install the extra 'prices'",
-            model=model,
-        )
+        self._fill(model=model)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import fields, replace
@@ -46,23 +47,42 @@ def check(state: State | None, event: Event) -> None:
 
 def check_text(event: Event) -> None:
     """Refuse text that could not be written, before anything else is: an immediate verb's event waits in memory."""
-    texts = _text_fields(type(event))
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if name in texts and not isinstance(value, str):
+    known = _fields_of(type(event))
+    for name, default, is_text, value in zip(
+        known.names, known.defaults, known.texts, known.values(event), strict=True
+    ):
+        if value is default:
+            continue
+        if is_text and not isinstance(value, str):
             raise InvalidValue(f"{name}={value!r} is not text; nothing was written", hint="give a str")
         _check_text(name, value)
 
 
-def _text_fields(kind: type[Event]) -> frozenset[str]:
-    """The fields of a kind of event that hold text and nothing else, looked up once."""
-    found = _TEXT_FIELDS.get(kind)
+class _Fields(NamedTuple):
+    """The fields of a kind of event."""
+
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    texts: tuple[bool, ...]
+    """Whether a field holds text and nothing else."""
+    values: Callable[[Event], tuple[Any, ...]]
+
+
+def _fields_of(kind: type[Event]) -> _Fields:
+    """The fields of a kind of event, looked up once."""
+    found = _FIELDS.get(kind)
     if found is None:
-        found = _TEXT_FIELDS[kind] = frozenset(one.name for one in fields(kind) if one.type is str)
+        every = fields(kind)
+        found = _FIELDS[kind] = _Fields(
+            tuple(one.name for one in every),
+            tuple(one.default for one in every),
+            tuple(one.type is str for one in every),
+            attrgetter(*(one.name for one in every)),
+        )
     return found
 
 
-_TEXT_FIELDS: dict[type[Event], frozenset[str]] = {}
+_FIELDS: dict[type[Event], _Fields] = {}
 
 
 _TEXTLESS = frozenset((type(None), bool, int, float, bytes, Raw, type(UNSET)))

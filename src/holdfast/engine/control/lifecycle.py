@@ -9,7 +9,16 @@ from msgspec import UNSET
 
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Group
-from holdfast.core.errors import Conflict, Diverged, InvalidValue, TaskCollected, TaskNotFound
+from holdfast.core.errors import (
+    Conflict,
+    Diverged,
+    InvalidValue,
+    LogCorrupt,
+    TaskCollected,
+    TaskNotFound,
+    UnknownEvent,
+    ValueDamaged,
+)
 from holdfast.core.events import Event, Limits
 from holdfast.core.state import budget, rules
 from holdfast.core.state.shapes import State
@@ -19,6 +28,9 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Query
 
 _NONE = "no limit is named"
+_SUSPENDED = ev.KIND[ev.TaskSuspended]
+_LEFT_ALONE = (TaskNotFound, TaskCollected, Diverged, LogCorrupt, UnknownEvent, ValueDamaged)
+"""What keeps a task from being looked at. A worker that is to work on it says so."""
 
 
 def raise_budget(logs: Logs, id: str, given: Limits, by: str, why: str) -> Log:
@@ -90,7 +102,7 @@ def wake_answered(logs: Logs) -> int:
     for _ in range(limits.WAKE_PAGES):
         page = logs.store.list(Query(status="waiting", after=after, limit=limits.PAGE_SIZE))
         for row in page:
-            with contextlib.suppress(TaskNotFound, TaskCollected, Diverged):
+            with contextlib.suppress(*_LEFT_ALONE):
                 woken += _wake(logs, row.id)
         if len(page) < limits.PAGE_SIZE:
             break
@@ -99,7 +111,7 @@ def wake_answered(logs: Logs) -> int:
 
 
 def _wake(logs: Logs, id: str) -> bool:
-    if not rules.is_answered(logs.load(id).state):
+    if _had_looked(logs, id) or not rules.is_answered(logs.load(id).state):
         return False
 
     def decide(state: State) -> Sequence[Event]:
@@ -108,6 +120,14 @@ def _wake(logs: Logs, id: str) -> bool:
 
     change(logs, id, decide)
     return True
+
+
+def _had_looked(logs: Logs, id: str) -> bool:
+    """Return whether a task ends with a suspension of today's versions: its state need not be loaded to see that."""
+    for row in logs.store.read(id, last=1):
+        event = codec.decode(row.kind, row.body) if row.kind == _SUSPENDED else None
+        return isinstance(event, ev.TaskSuspended) and event.looked
+    return False
 
 
 def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:

@@ -24,7 +24,7 @@ from holdfast.core.errors import InvalidValue
 from holdfast.core.phases import Machine
 from holdfast.core.retries import Retry
 from holdfast.core.state.budget import Budget, limits_of
-from holdfast.engine.definitions.signature import Parameters
+from holdfast.engine.definitions.signature import Parameters, json_schema
 from holdfast.engine.definitions.state_versions import States, Upcaster
 from holdfast.engine.definitions.tool import as_retry, declared_function, is_tool, one_of, undo_name
 from holdfast.engine.definitions.types import P, R, R_co
@@ -127,6 +127,11 @@ class Agent(Generic[P, R_co]):
     def input_schema(self) -> dict[str, Any]:
         """The parameters, as JSON Schema."""
         return self.parameters.schema()
+
+    @property
+    def state_schema(self) -> dict[str, Any] | None:
+        """The model of its state, as JSON Schema; None if it declares none."""
+        return None if self.states is None else json_schema(self.states.model.cls)
 
     @property
     def state_version(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from holdfast.core.errors import HoldfastError, LeaseLost
 from holdfast.core.flows.step import cut_off
@@ -14,6 +15,8 @@ from holdfast.engine.drivers.abandonable import Owner, ThreadCall
 from holdfast.engine.drivers.driver import THREADS, drive
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.logs.log import Log
+
+T = TypeVar("T")
 
 
 class Runner:
@@ -153,3 +156,10 @@ async def finished(call: ThreadCall) -> None:
 
     call.tell(tell)
     await done
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Something that may take a while, in a thread that the end of the process does not wait for."""
+    call = THREADS.start(ThreadCall(work))
+    await finished(call)
+    return call.value()

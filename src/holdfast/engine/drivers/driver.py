@@ -45,6 +45,7 @@ from holdfast.engine.drivers import invocation
 from holdfast.engine.drivers.abandonable import BodyThreads, ThreadCall
 from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.execution.execution import Execution
+from holdfast.engine.system import ending
 
 THREADS = BodyThreads()
 """Where functions run that may have to be left behind."""
@@ -147,7 +148,8 @@ def _ask(asked: Reconcile, execution: Execution) -> Any:
         return invocation.answer(
             _in_own_loop(given).value() if invocation.is_awaitable(given) else given, asked.request
         )
-    except Exception:  # noqa: BLE001 — whatever kept it from being asked
+    except Exception as error:  # noqa: BLE001 — whatever kept it from being asked
+        ending.refuse(error, execution.log.name)
         return Unknown()
     finally:
         CALLER.reset(caller)
@@ -223,8 +225,9 @@ def suspend_for_threads(execution: Execution) -> None:
 def _body(asked: RunBody, execution: Execution) -> Any:
     try:
         result = execution.body()
-    except Exception:  # whatever the agent raises: first comes what stopped it, if it swallowed that
+    except Exception as error:  # whatever the agent raises: first comes what stopped it, if it swallowed that
         _raise_if_over(execution)
+        ending.refuse(error, execution.log.name)
         raise
     if not execution.suspended:
         execution.idle()

@@ -38,6 +38,7 @@ from holdfast.engine.execution import mocks
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.reading import steps
 from holdfast.engine.streams.publisher import ChunkStream
+from holdfast.engine.system import ending
 from holdfast.failpoints import failpoint
 
 
@@ -165,6 +166,7 @@ class Invocation:
 
     def failed(self, error: Exception) -> Outcome:
         """A function that raised. What it used up until then counts."""
+        ending.refuse(error, self.task)
         return Outcome(None, error, False, self._spent(), self.started_us, self.sent, output=self._output())
 
     def _output(self) -> Raw | UnsetType:

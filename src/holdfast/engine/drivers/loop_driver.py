@@ -40,6 +40,7 @@ from holdfast.engine.drivers.invocation import Invocation
 from holdfast.engine.drivers.parallel import Piece
 from holdfast.engine.execution.branches import outside_context
 from holdfast.engine.execution.loop_execution import LoopExecution
+from holdfast.engine.system import ending
 
 
 async def drive_async(flow: Subflow, execution: LoopExecution) -> Any:
@@ -200,7 +201,8 @@ async def _ask_async(asked: Reconcile, execution: LoopExecution) -> Any:
     try:
         given = await asyncio.to_thread(reconcile, call)
         return invocation.answer(await given if asyncio.iscoroutine(given) else given, asked.request)
-    except Exception:  # noqa: BLE001 — whatever kept it from being asked
+    except Exception as error:  # noqa: BLE001 — whatever kept it from being asked
+        ending.refuse(error, execution.log.name)
         return Unknown()
     finally:
         CALLER.reset(caller)

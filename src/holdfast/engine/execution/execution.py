@@ -253,14 +253,20 @@ class Execution:
         if self._queue or self._in_flight is not None or self._failed is not None:
             return False
         try:
-            events = self._ready((*self._buffer, *record.events)) if self._buffer else record.events
-            self.log.append(events, also=self.linked_logs.writes(events) if self.linked_logs.linked else ())
+            if not self._append_alone(record.events):
+                return False
         except Conflict:
             return False
         except BaseException as error:  # whatever it is, also Ctrl-C: it is unknown what was written
             self._broke([], error)
             raise
         self._buffer.clear()
+        return True
+
+    def _append_alone(self, results: tuple[Event, ...]) -> bool:
+        """Write a result, and what immediate verbs recorded before it; False if that cannot be done here."""
+        events = self._ready((*self._buffer, *results)) if self._buffer else results
+        self.log.append(events, also=self.linked_logs.writes(events) if self.linked_logs.linked else ())
         return True
 
     def _is_deferred(self, record: Append) -> bool:

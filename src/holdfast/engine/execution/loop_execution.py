@@ -21,7 +21,7 @@ from holdfast.core.errors import (
     TaskCollected,
     UnnamedThread,
 )
-from holdfast.core.events import TaskFailed
+from holdfast.core.events import Event, TaskFailed
 from holdfast.core.flows.requests import Append, Branch, Park
 from holdfast.core.flows.stops import out_of_time
 from holdfast.core.flows.waits import suspended, together
@@ -42,6 +42,7 @@ from holdfast.engine.logs.committer import Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.logs.loop_commits import delivery_to
+from holdfast.engine.system import ending
 from holdfast.engine.system.exits import Exited, caught
 
 # Until Python 3.12, `asyncio.wait_for` makes an asyncio task of what it waits for. A task may begin in one Python and
@@ -267,8 +268,12 @@ class LoopExecution(Execution):
 
     async def write(self, record: Append) -> Any:
         """Write a record together with whatever other branches want written."""
-        if record.deferred and self.agent.checkpoint != "every_step" and self._is_deferred(record):
-            return "deferred"
+        if record.deferred:
+            if self.agent.checkpoint != "every_step" and self._is_deferred(record):
+                return "deferred"
+            if self.active == 1 and not self._gathering and self._written_alone(record):
+                await self._let_others_run()
+                return True
         entry = PendingWrite(record, self.state.seq)
         if self.ends(record):
             await self._tell_relatives(entry)
@@ -283,13 +288,23 @@ class LoopExecution(Execution):
             written: asyncio.Future[Any] = self.future()
             entry.tell = lambda done: self._written(done, written)
             await written
-        elif self.time() > self._yields_at:
-            await asyncio.sleep(0)
-            self._yields_at = self.time() + limits.YIELD_SECONDS
+        else:
+            await self._let_others_run()
         self.settle_parent(entry)
         if self.linked_logs.is_stale:
             await asyncio.to_thread(self.linked_logs.reread)
         return entry.result()
+
+    def _append_alone(self, results: tuple[Event, ...]) -> bool:
+        """An event loop may not block, so this is for a result by itself."""
+        is_alone = len(results) == 1 and not self._buffer and not self.linked_logs.linked
+        return is_alone and self.log.append_at_once(results[0])
+
+    async def _let_others_run(self) -> None:
+        """Let other tasks on the loop run now and then, though it never had to wait."""
+        if self.time() > self._yields_at:
+            await asyncio.sleep(0)
+            self._yields_at = self.time() + limits.YIELD_SECONDS
 
     async def _tell_relatives(self, entry: PendingWrite) -> None:
         """Add what goes to other logs with a task's end. Nothing is awaited between the parent's draft and its commit.
@@ -611,8 +626,9 @@ class LoopExecution(Execution):
             result = await self._root
             if type(result) is Exited:
                 raise result.error
-        except BaseException:  # whatever the agent raises: first comes what stopped it, if it swallowed that
+        except BaseException as error:  # whatever the agent raises: first comes what stopped it, if it swallowed that
             self._raise_if_over()
+            ending.refuse(error, self.log.name)
             raise
         finally:
             self.active += 1

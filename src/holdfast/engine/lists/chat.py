@@ -28,6 +28,8 @@ class ChatCall(Struct, kw_only=True):
     arguments: str
     result: str | None = None
     seq: int = 0
+    source: str = ""
+    """Where the result stands: the seq of an event and a place in it, such as `7/message/content`."""
     is_error: bool = False
     step: str = ""
 
@@ -120,6 +122,7 @@ class _Chat:
         if message is not None and message.role == "tool" and message.result.call_id in self._calls:
             call = self._calls[message.result.call_id]
             call.result, call.seq, call.is_error = message.result.text, record.seq, message.result.is_error
+            call.source = f"{source}/content" if isinstance(value, dict) and _is_text(value) else source
             self._messages.append(ChatEntry(kind="message", seq=record.seq, at_us=record.at_us))  # it has a position
             return
         entry = self._entry(record, "message")
@@ -195,6 +198,10 @@ class _Chat:
             entry = self._entry(record, "answer")
             entry.step, entry.by, entry.source = address, event.by, f"{record.seq}/value"
             entry.parts = [ChatPart(kind="text", text=_text(self._value(event.value)))]
+
+
+def _is_text(message: Any) -> bool:
+    return isinstance(cast("dict[str, Any]", message).get("content"), str)
 
 
 def _typed(value: Any) -> Message | None:

@@ -11,8 +11,6 @@ from copy import copy
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct
-
 from holdfast.core import codec, events as ev, names
 from holdfast.core.codec import Stored
 from holdfast.core.errors import InvalidValue, SeqOutOfRange
@@ -38,15 +36,11 @@ KEYFRAME = (
 """The sections that show what a task knows at a moment."""
 
 
-class Delta(Struct, frozen=True):
+class Delta(codec.JsonStruct, frozen=True):
     """What one event changes: a JSON Patch (RFC 6902) from the document before it to the one after it."""
 
     seq: int
     ops: list[Op]
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 _ALWAYS = (

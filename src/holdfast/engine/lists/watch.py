@@ -8,8 +8,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
-from msgspec import Struct
-
 from holdfast.core import codec, durations, limits
 from holdfast.core.codec import Summary
 from holdfast.core.durations import Duration
@@ -20,7 +18,7 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.store.protocol import Query, RowChange, change_place
 
 
-class TaskChange(Struct, frozen=True):
+class TaskChange(codec.JsonStruct, frozen=True):
     """A task whose row has changed: its status, stage, wait, worker or calls in doubt.
 
     `seq` is how far its log had come when it was read. `cursor` is where to watch on: `app.watch(after=change.cursor)`.
@@ -31,10 +29,6 @@ class TaskChange(Struct, frozen=True):
     status: str
     row: Summary
     cursor: str
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 class TaskWatch:

@@ -108,20 +108,28 @@ class Committer:
             self.observe(group.writes, outcome)
         return outcome
 
+    def commit_event_at_once(self, log: str, expect: Head, draft: Draft) -> bytes | None:
+        """Write one event after a known head if no wait is needed, and give its digest; else None."""
+        outcome = self.commit_at_once(Group((Write(log, (draft,), expect),)))
+        return None if outcome is None else placed_of(outcome)[0].digests[0]
+
     def commit_event(self, log: str, expect: Head, draft: Draft) -> bytes:
         """Write one event after a known head; gives its digest. Shares a commit only if others are at it."""
-        self._refuse_after_fork()
-        if not self._queue and self._lock.acquire(False):
-            try:
-                digest = self._append_event(log, expect, draft)
-            finally:
-                self._release()
-            if isinstance(digest, bytes):
-                if self.observers and draft.event is not None:
-                    self._tell_observers(log, (PlacedEvent(expect.seq + 1, draft.at_us, draft.event),))
-                return digest
+        if self._born != Generation.now:  # every step comes by here, so what others call is written out
+            self._refuse_after_fork()
+        if self._queue or not self._lock.acquire(False):
+            return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
+        try:
+            digest = self._append_event(log, expect, draft)
+        finally:
+            self._lock.release()
+            if self._queue:
+                self._call_thread()
+        if not isinstance(digest, bytes):
             raise digest
-        return self._commit_with_others(Group((Write(log, (draft,), expect),)))[0].digests[0]
+        if self.observers and draft.event is not None:
+            self._tell_observers(log, (PlacedEvent(expect.seq + 1, draft.at_us, draft.event),))
+        return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> tuple[Placed, ...]:
         """Run `work` in a transaction of the store and write what it gives with it; see `Store.transact`."""

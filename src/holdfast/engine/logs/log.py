@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -85,13 +85,17 @@ class Log:
     ) -> None:
         """Write events after the head, and `also` to other logs. Durable when it returns; Conflict if a head moved."""
         beside = origin or unique_keys or freed_keys or also
-        if not beside and len(events) == 1 and self._append_event(events[0]):
+        if not beside and len(events) == 1 and self._append_event(events[0], self._logs.committer.commit_event):
             return
         write = self.draft(events, origin)
         placed = self._logs.committer.commit(Group((write, *merge_writes(also)), unique_keys, freed_keys))
         self.accept(write, placed[0])
 
-    def _append_event(self, event: Event) -> bool:
+    def append_at_once(self, event: Event) -> bool:
+        """Write an event that brings nothing else along, if no wait is needed; else False, and nothing is done."""
+        return self._append_event(event, self._logs.committer.commit_event_at_once)
+
+    def _append_event(self, event: Event, commit: Callable[[str, Head, Draft], bytes | None]) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
         state, logs = self.folded, self._logs
         if state is None or state.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
@@ -102,7 +106,9 @@ class Log:
         draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
         if draft is None:
             return False
-        digest = logs.committer.commit_event(self.name, self.head, draft)
+        digest = commit(self.name, self.head, draft)
+        if digest is None:
+            return False
         written, body, seq = draft.event, draft.body, self.head.seq + 1
         assert written is not None and body is not None
         self.folded, self.head = evolve(state, self.name, seq, at_us, written), Head(seq, digest)

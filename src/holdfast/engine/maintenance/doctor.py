@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from msgspec import Struct
-
 from holdfast.core import codec, limits
 from holdfast.core.errors import HoldfastError, NotAStore, TaskCollected, TaskNotFound
 from holdfast.engine.logs.addresses import Place, place_of
@@ -33,17 +31,13 @@ _LOOK_SECONDS = 2.0
 _LONG_WAL_BYTES = 16 * limits.WAL_BYTES
 
 
-class Finding(Struct, frozen=True):
+class Finding(codec.JsonStruct, frozen=True):
     """One thing that was looked at."""
 
     what: str
     level: Literal["ok", "warn", "fail"]
     said: str
     remedy: str = ""
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 def examine(url: str, opened: Callable[[], Logs]) -> list[Finding]:

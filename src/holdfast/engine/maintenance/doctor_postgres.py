@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.engine.maintenance.doctor import Finding
 from holdfast.store.postgres.checks import Server, look
-from holdfast.store.postgres.server import LEASE_REMEDY
+from holdfast.store.postgres.server.connecting import LEASE_REMEDY
 
 _FEW_CONNECTIONS = 10
 _SKEW_SECONDS = 5.0

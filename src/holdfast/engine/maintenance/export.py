@@ -29,16 +29,12 @@ Progress = Callable[[int, int], None]
 """Called with how many are done, of how many."""
 
 
-class Copied(Struct, frozen=True):
+class Copied(codec.JsonStruct, frozen=True):
     """What was brought into another store."""
 
     logs: int
     events: int
     skipped: int
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 class _Header(Struct, frozen=True, tag="log", tag_field="is"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from holdfast.core import codec, limits
 from holdfast.core.errors import InvalidValue
 from holdfast.core.state.shapes import ENDED
@@ -12,7 +10,7 @@ from holdfast.engine.maintenance.export import Progress
 from holdfast.store.protocol import Tombstone
 
 
-class Collected(Struct, frozen=True):
+class Collected(codec.JsonStruct, frozen=True):
     """What gc took away."""
 
     tasks: int
@@ -24,10 +22,6 @@ class Collected(Struct, frozen=True):
     expired_users: int = 0
     expired_records: int = 0
     """Keys of records."""
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 def refuse_keep(keep: object) -> None:

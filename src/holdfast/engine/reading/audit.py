@@ -24,7 +24,7 @@ CALLS = ("step_started", "step_completed", "step_failed", "attempt_failed", "app
 _OF_A_CALL = ("step_doubted", "step_settled", "approval_given", "approval_refused")
 
 
-class AuditRow(Struct, frozen=True, kw_only=True):
+class AuditRow(codec.JsonStruct, frozen=True, kw_only=True):
     """One act: an agent's tool call, a person's act, or an agent's decision."""
 
     task: str
@@ -38,10 +38,6 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     value: Any = None
     answered_by: str = ""
     """The task whose call answered for one that was not made here."""
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
     @property
     def cursor(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
@@ -15,7 +15,7 @@ from holdfast.engine.reading.steps import iso
 Tone = Literal["plain", "good", "bad", "warn", "dim"]
 
 
-class EventLine(Struct, frozen=True, kw_only=True):
+class EventLine(codec.JsonStruct, frozen=True, kw_only=True):
     """A line of a timeline. One that is `dull` is left out unless everything is wanted."""
 
     verb: str
@@ -29,10 +29,6 @@ class EventLine(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     cost: float | None = None
     dull: bool = False
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 def describe(record: LoggedEvent, fetch: Fetch) -> EventLine:

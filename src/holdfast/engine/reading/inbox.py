@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import field
 from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
@@ -50,7 +50,7 @@ class Remedy(NamedTuple):
         return " ".join(filter(None, (self.options, f"--by {shlex.quote(by)}" if self.signed and by else "", more)))
 
 
-class InboxItem(Struct, frozen=True, kw_only=True):
+class InboxItem(codec.JsonStruct, frozen=True, kw_only=True):
     """One thing a person can do something about."""
 
     task: str
@@ -61,7 +61,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     prompt: Any = None
     tool: str = ""
     risk: str = ""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     bound: str = ""
     """The digest that says which call and arguments were shown: give it with the approval."""
     owner: str = ""
@@ -89,9 +89,13 @@ class InboxItem(Struct, frozen=True, kw_only=True):
         """The one command that helps; `FILE` and `VALUE` stand for yours."""
         return _typed(remedies(self)[0])
 
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
+
+def as_json(item: InboxItem, *more: str) -> dict[str, Any]:
+    """An entry for programs: what every face says of it, and these fields too."""
+    return {name: getattr(item, name) for name in (*_SAME, *more)}
+
+
+_SAME = ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk", "arguments", "bound")
 
 
 def inbox_items(logs: Logs) -> Iterator[InboxItem]:

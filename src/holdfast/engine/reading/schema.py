@@ -26,7 +26,7 @@ def schema_of(url: str, path: str | None) -> Schema:
     if place_of(url).url is None:
         raise InvalidUrl(f"{urls.shown(url)!r} has no schema to look at", hint="give a file or postgresql://…")
     try:
-        from holdfast.store.postgres.server import pending
+        from holdfast.store.postgres.server.connecting import pending
     except ImportError as error:
         raise without_postgres(error) from error
     every, missing = migrations("postgres"), pending(url)

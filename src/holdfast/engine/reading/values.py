@@ -18,6 +18,7 @@ from holdfast.core.codec import (
     Summary as Summary,
     as_json as as_json,
     dump as dump,
+    fingerprint as fingerprint,
     load as load,
     moment as moment,
     parse as parse,

@@ -26,17 +26,13 @@ class Problem(Struct, frozen=True):
     why: str
 
 
-class Verification(Struct, frozen=True):
+class Verification(codec.JsonStruct, frozen=True):
     """What a walk over the chains found."""
 
     tasks: int
     events: int
     erased: int
     problems: list[Problem]
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
     @property
     def ok(self) -> bool:

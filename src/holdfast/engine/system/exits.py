@@ -7,6 +7,8 @@ they belong to the thread that waits for that task, as every other exception doe
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -37,3 +39,9 @@ async def caught(work: Coroutine[Any, Any, Any]) -> Any:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
         return Exited(error)
+
+
+def die_of(number: int) -> None:
+    """End as a process does that handles no signals."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

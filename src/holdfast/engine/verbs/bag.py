@@ -43,7 +43,54 @@ class Verbs(NamedTuple):
     drive: Callable[..., Any]
 
 
-class Bag:
+class StateBag:
+    """What every bag of state has: a value reads like an attribute or an item, and a name with a dot is a path."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(self._missing(name)) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(type(self), name) or name.startswith("_"):  # it could not be read again
+            raise InvalidValue(f"state.{name} is taken", hint=f"use state[{name!r}], or another name")
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        del self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        raise NotImplementedError
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def __delitem__(self, name: str) -> None:
+        raise NotImplementedError
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or the default if there is none; read-only, both of them."""
+        try:
+            return self[name]
+        except KeyError:
+            return self._default(name, default)
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a value, by its name or by a path: `state.set("preferences.seat", "aisle")`."""
+        self[name] = value
+
+    def _default(self, name: str, default: Any) -> Any:
+        raise NotImplementedError
+
+    def _missing(self, name: str) -> str:
+        """Say that there is no such value, and what there is."""
+        raise NotImplementedError
+
+
+class Bag(StateBag):
     """A task's own state: `task.state.city = "Oslo"`. A value is recorded once, not once a replay.
 
     A name with a dot is a path: `task.state.set("preferences.seat", "aisle")`. Lists and dicts that are read here are
@@ -57,20 +104,6 @@ class Bag:
         object.__setattr__(self, "_verbs", verbs)
         object.__setattr__(self, "_handed_out", codec.HandedOut("task.state", verbs.execution.logs.blob))
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"the state has no {name!r}; it has {sorted(self.all())}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_taken(self, name)
-        self[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        self._handed_out.written(paths.field_name(name))
-        self._verbs.say(ev.StateDeleted(name=name, nested=is_path(name)))
-
     def __getitem__(self, name: str) -> Any:
         bag = self._seen().bag
         raw = bag.get(paths.field_name(name))
@@ -82,7 +115,8 @@ class Bag:
         self._verbs.say(ev.StateSet(name=name, value=packed, nested=is_path(name)))
 
     def __delitem__(self, name: str) -> None:
-        self.__delattr__(name)
+        self._handed_out.written(paths.field_name(name))
+        self._verbs.say(ev.StateDeleted(name=name, nested=is_path(name)))
 
     def __contains__(self, name: object) -> bool:
         return self._leads_somewhere(str(name)) if is_path(name) else name in self._seen().bag
@@ -92,17 +126,6 @@ class Bag:
 
     def __repr__(self) -> str:
         return f"<state {self.all()!r}>"
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A value, or the default if there is none; read-only, both of them."""
-        try:
-            return self[name]
-        except KeyError:
-            return lent(self._verbs.execution, self._handed_out.default(name, default), self._handed_out)
-
-    def set(self, name: str, value: Any) -> None:
-        """Set a value, by its name or by a path: `task.state.set("preferences.seat", "aisle")`."""
-        self[name] = value
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number, 0 if it was not there; gives the new one."""
@@ -139,6 +162,12 @@ class Bag:
     def all(self) -> dict[str, Any]:
         """Everything at once."""
         return {name: self._value(name, raw) for name, raw in self._seen().bag.items()}
+
+    def _default(self, name: str, default: Any) -> Any:
+        return lent(self._verbs.execution, self._handed_out.default(name, default), self._handed_out)
+
+    def _missing(self, name: str) -> str:
+        return f"the state has no {name!r}; it has {sorted(self.all())}"
 
     def _updated(self, state: State, key: str, name: str, fn: Update) -> ev.Event:
         found = paths.plain_lookup(state.bag, name, self._verbs.execution.value)
@@ -209,24 +238,10 @@ def fitting(execution: Execution, seen: State, event: ev.StatePatched) -> ev.Sta
     return fit_patch(execution.agent.states, seen, event, execution.logs.blob)
 
 
-def refuse_taken(bag: object, name: str) -> None:
-    """Refuse to set what could not be read again: a name that the bag itself has."""
-    if hasattr(type(bag), name) or name.startswith("_"):
-        raise InvalidValue(f"state.{name} is taken", hint=f"use state[{name!r}], or another name")
-
-
 class TypedBag(Bag):
     """A task's own state, as its model has it: `task.state.address.city`."""
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            model = self._states.model
-            why = "is not set yet, and has no default" if name in model.fields else "is not a field"
-            raise AttributeError(f"{name!r} of {model.name} {why}; its fields are {', '.join(model.fields)}") from None
-
-    def __delattr__(self, name: str) -> None:
+    def __delitem__(self, name: str) -> None:
         known, plain = self._known()
         top, *inside = path = paths.parts_of((), paths.field_name(name))
         if top not in known.bag and top not in self._states.model.fields:
@@ -312,6 +327,11 @@ class TypedBag(Bag):
         loans, source = lend(self._verbs.execution), tuple(known.bag.items())
         handed = loans.known("", source)
         return handed[0] if handed is not None else loans.lend("", source, self._states.model.whole(dict(plain)))
+
+    def _missing(self, name: str) -> str:
+        model = self._states.model
+        why = "is not set yet, and has no default" if name in model.fields else "is not a field"
+        return f"{name!r} of {model.name} {why}; its fields are {', '.join(model.fields)}"
 
     def _updated(self, state: State, key: str, name: str, fn: Update) -> ev.Event:
         states, execution, path = self._states, self._verbs.execution, paths.parts_of((), name)

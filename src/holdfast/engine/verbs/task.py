@@ -447,8 +447,16 @@ class Task:
         """Say what the task is to reach, in place of what it was started with."""
         self._say(ev.GoalSet(goal=names.encodable(text, "goal")))
 
-    def decide(self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] = ()) -> None:
-        """Record a choice, its reason and the options not taken, and after which step it was made."""
+    def decide(
+        self, question: str, choice: Any, *, why: str = "", options: Sequence[Any] | Mapping[str, str] = ()
+    ) -> None:
+        """Record a choice, its reason and the options not taken, and after which step it was made.
+
+        `options` with the reasons against them: `{"DY641": "arrives at 23:10"}`. They are kept as
+        `[{"option": "DY641", "why": "arrives at 23:10"}]`.
+        """
+        if isinstance(options, Mapping):
+            options = [{"option": option, "why": against} for option, against in options.items()]
         if isinstance(options, str | bytes) or not isinstance(options, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"options={options!r} is not a list", hint='give what was not chosen: ["train", "bus"]')
         left = pack(list(options)) if options else UNSET

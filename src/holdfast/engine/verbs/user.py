@@ -21,13 +21,13 @@ from holdfast.engine.definitions.state_versions import States, fit_patch
 from holdfast.engine.reading.steps import Values
 from holdfast.engine.reading.task_state import FactState
 from holdfast.engine.verbs.bag import (
+    StateBag,
     Update,
     Verbs,
     inside_of,
     lend,
     lent,
     refuse_no_update,
-    refuse_taken,
     updated,
 )
 
@@ -76,7 +76,7 @@ class LinkedFields(Protocol):
         ...
 
 
-class LinkedBag:
+class LinkedBag(StateBag):
     """State that tasks share: `app.user("u1").state.city = "Oslo"`, `task.thread.state.topic`. A dot makes a path."""
 
     _fields: LinkedFields
@@ -88,28 +88,12 @@ class LinkedBag:
         self._fields.note(paths.field_name(name))
         return paths.lookup(self._fields.bag(), name, self._fields.value)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            there = sorted(self._fields.bag())
-            raise AttributeError(f"the {self._fields.whose}'s state has no {name!r}; there is {there}") from None
-
     def __setitem__(self, name: str, value: Any) -> None:
         name = paths.field_name(name)
         self._fields.change(Changes(set={name: codec.pack(value, f"state.{name}")}, nested=_nested(name)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        refuse_taken(self, name)
-        self[name] = value
-
     def __delitem__(self, name: str) -> None:
         self._fields.change(Changes(delete=(paths.field_name(name),), nested=_nested(name)))
-
-    def __delattr__(self, name: str) -> None:
-        del self[name]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -122,21 +106,10 @@ class LinkedBag:
         self._fields.note(None)
         return iter(list(self._fields.bag()))
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """A value, or the default if there is none; read-only, both of them."""
-        try:
-            return self[name]
-        except KeyError:
-            return self._fields.default(name, default)
-
     def all(self) -> dict[str, Any]:
         """Everything at once."""
         self._fields.note(None)
         return {name: self._fields.value(name, raw) for name, raw in self._fields.bag().items()}
-
-    def set(self, name: str, value: Any) -> None:
-        """Set a value, by its name or by a path: `task.user.state.set("preferences.seat", "aisle")`."""
-        self[name] = value
 
     def increment(self, name: str, by: float = 1) -> Any:
         """Add to a number, 0 if it was not there; gives the new one."""
@@ -162,6 +135,12 @@ class LinkedBag:
     def __repr__(self) -> str:
         shown = {name: self._fields.value(name, raw) for name, raw in self._fields.bag().items()}
         return f"<state {shown!r}>"
+
+    def _default(self, name: str, default: Any) -> Any:
+        return self._fields.default(name, default)
+
+    def _missing(self, name: str) -> str:
+        return f"the {self._fields.whose}'s state has no {name!r}; there is {sorted(self._fields.bag())}"
 
 
 class TypedLinkedBag(LinkedBag):

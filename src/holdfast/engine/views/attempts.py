@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct
-
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import moment
 from holdfast.core.events import Event, Failure
@@ -14,7 +12,7 @@ from holdfast.engine.logs.log import decoded
 from holdfast.engine.logs.logs import Logs
 
 
-class StepAttempt(Struct, frozen=True):
+class StepAttempt(codec.JsonStruct, frozen=True):
     """One attempt of a step that came to an end. `failure` is None if it succeeded.
 
     `number` counts on when a failed task is resumed. `next_at` is when the attempt after it was due, if one was.
@@ -25,10 +23,6 @@ class StepAttempt(Struct, frozen=True):
     at: datetime
     failure: Failure | None = None
     next_at: datetime | None = None
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 _KINDS = ("attempt_failed", "step_failed", "step_completed", "step_settled")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, field
 from msgspec.structs import asdict
 
 from holdfast.core import codec, events as ev
@@ -18,7 +18,7 @@ from holdfast.engine.logs.logs import Logs
 from holdfast.engine.views.attempts import StepAttempt, attempts_of
 
 
-class FailureContext(Struct, frozen=True, kw_only=True):
+class FailureContext(codec.JsonStruct, frozen=True, kw_only=True):
     """A failure and what was around it.
 
     `step`, `tool`, `input` and `output` are of the step that failed; of a failure in the agent's own code they are
@@ -32,7 +32,7 @@ class FailureContext(Struct, frozen=True, kw_only=True):
     exception: Failure
     step: str = ""
     tool: str = ""
-    input: dict[str, Any] = {}
+    input: dict[str, Any] = field(default_factory=dict[str, Any])
     output: Any = None
     attempts: tuple[StepAttempt, ...] = ()
 
@@ -44,10 +44,6 @@ class FailureContext(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return codec.as_json(asdict(self))
-
-    def to_json(self) -> str:
-        """Return it as a line of JSON."""
-        return codec.dump(self).decode()
 
 
 class TaskFailure(Failure, frozen=True, dict=True, gc=True):

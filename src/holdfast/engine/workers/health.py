@@ -41,6 +41,7 @@ MOST_ASKING = 32
 class _Server(ThreadingHTTPServer):
     """Answers so many at a time; others are turned away. A client that hangs up is not logged."""
 
+    request_queue_size = 128  # with Python's 5, clients that come together wait seconds for the kernel to try again
     daemon_threads = True
 
     def __init__(self, family: socket.AddressFamily, address: Any, handler: type[BaseHTTPRequestHandler]) -> None:

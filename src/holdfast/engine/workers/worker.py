@@ -16,7 +16,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,22 +29,19 @@ from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.queue import Queue
 from holdfast.engine.dispatch import checks, claim
 from holdfast.engine.dispatch.dispatcher import Assignment, Dispatcher
-from holdfast.engine.dispatch.runner import finished
+from holdfast.engine.dispatch.runner import in_thread
 from holdfast.engine.drivers import abandonable
-from holdfast.engine.drivers.driver import THREADS
 from holdfast.engine.execution.pending import Stop
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.maintenance.retention import Collected
 from holdfast.engine.reading import serving
-from holdfast.engine.system import exits
+from holdfast.engine.system import ending, exits
 from holdfast.engine.workers.claiming import IDLE_SECONDS, Claimed, Claiming, Dispatchers
 from holdfast.engine.workers.counts import WorkerCounts
 from holdfast.engine.workers.schedule import Schedule, Starter
 from holdfast.engine.workers.upkeep import Retention, Upkeep
 from holdfast.store.queues import WakeListener
-
-T = TypeVar("T")
 
 ALONE_SECONDS = 5.0
 """How long a task that may kill waits for the others to be done or released."""
@@ -150,7 +146,7 @@ class Worker:
         """Called with what came of each task, and when one is taken over. From several threads."""
         self.tell_collected: Callable[[Collected], None] | None = None
         """Called with what was removed, when it was this worker's turn to remove old tasks."""
-        self.at_once: Callable[[int], None] = _die_of
+        self.at_once: Callable[[int], None] = exits.die_of
         """Called with the second signal, which is to end the process there and then."""
 
     def __repr__(self) -> str:
@@ -212,7 +208,7 @@ class Worker:
                 await self._done.wait()
             finally:
                 self.stop()
-                await asyncio.to_thread(asker.join)
+                await in_thread(asker.join)
                 self._ears.close()
         if self._failed is not None:
             raise self._failed
@@ -463,7 +459,7 @@ class Worker:
             log = (
                 dispatcher.logs.begun(place[1], rows)
                 if rows
-                else await _in_thread(lambda: dispatcher.logs.load(place[1]))
+                else await in_thread(lambda: dispatcher.logs.load(place[1]))
             )
             name = log.state.summary.agent
             if log.state.summary.holder != dispatcher.logs.store.holder():
@@ -471,11 +467,11 @@ class Worker:
             agent = dispatcher.agents[name]
             unfit = self._unfit(dispatcher.logs, log, agent)
             if unfit is not None:
-                await _in_thread(lambda: set_aside(log, unfit))
+                await in_thread(lambda: set_aside(log, unfit))
                 return Worked(*place, name, "quarantined", unfit)
             if not await self._may_try(place, log):
                 why = "it is tried again with nothing else beside it"
-                await _in_thread(lambda: let_go(log, why))
+                await in_thread(lambda: let_go(log, why))
                 return Worked(*place, name, "released", why)
             assignment = Assignment(place[1], agent, lambda: (log, True), self.plan.hold, stop, held=log)
             work = dispatcher.work_async if agent.is_async else dispatcher.work_held
@@ -483,6 +479,8 @@ class Worker:
             return Worked(*place, name, *_became(done.state))
         except Stopped:
             return Worked(*place, name, "released")
+        except ending.Ending as end:
+            return self._end_with(end, place, name)
         except (LeaseLost, TaskBusy):
             return Worked(*place, name, "lease_lost")
         except StoreError as error:
@@ -491,9 +489,18 @@ class Worker:
         except BaseException as error:  # nothing that a task's own flow expects, whatever it is
             if _is_being_cancelled():
                 raise
+            if (end := ending.of(error, place[1])) is not None:
+                return self._end_with(end, place, name)
             why = f"working on it raised {type(error).__name__}: {error}"
-            await _in_thread(lambda: set_aside(dispatcher.logs.load(place[1]), why))
+            await in_thread(lambda: set_aside(dispatcher.logs.load(place[1]), why))
             return Worked(*place, name, "quarantined", why)
+
+    def _end_with(self, end: ending.Ending, place: Place, name: str) -> Worked:
+        """Take no more tasks: in this process, those that need a thread can't continue."""
+        if not self._stopping:
+            claim.warn("worker %s: %s", self.name, end)
+        self.stop()
+        return Worked(*place, name, "lease_lost")
 
     async def _may_try(self, place: Place, log: Log) -> bool:
         """Return whether to work on a task now. Before the death that quarantines it, it is tried alone, or released.
@@ -561,12 +568,6 @@ def _became(state: State) -> tuple[str, str]:
     return status, f"{failure.type}: {failure.message}" if failure is not None and status == "failed" else ""
 
 
-def _die_of(number: int) -> None:
-    """End as a process does that handles no signals."""
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
 def let_go(log: Log, why: str) -> None:
     """Let other workers take a task, unless one did."""
     with contextlib.suppress(Conflict):
@@ -591,10 +592,3 @@ def _is_being_cancelled() -> bool:
     """Return whether the process is being ended; an agent may raise the same for reasons of its own."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """Something that may take a while, in a thread that the end of the process does not wait for."""
-    call = THREADS.start(abandonable.ThreadCall(work))
-    await finished(call)
-    return call.value()

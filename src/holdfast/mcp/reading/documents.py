@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast import App, TaskState
 from holdfast.core.errors import InvalidValue
-from holdfast.engine.reading import describe
+from holdfast.engine.reading import describe, inbox
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.values import LoggedEvent, Summary, as_json, text
 from holdfast.mcp.reading.uris import task_uri, thread_uri
@@ -118,8 +118,8 @@ def _message(app: App, record: LoggedEvent) -> dict[str, Any]:
 
 def inbox_document(item: InboxItem) -> dict[str, Any]:
     """Something a person can decide, and the command to do so."""
-    names = ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk", "arguments", "bound", "used", "of")
-    return {**{name: as_json(getattr(item, name)) for name in names}, "command": item.command}
+    same = {name: as_json(value) for name, value in inbox.as_json(item, "used", "of").items()}
+    return {**same, "command": item.command}
 
 
 def _page(limit: int) -> int:

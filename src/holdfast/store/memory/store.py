@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, limits
 from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, Snapshot, Stored, Summary, UniqueKey, Write
-from holdfast.core.errors import Conflict, HoldfastError, KeyTaken, StoreClosed, StoreError, TaskNotFound
+from holdfast.core.errors import Conflict, HoldfastError, StoreClosed, StoreError, TaskNotFound
 from holdfast.core.state.shapes import ENDED
 from holdfast.failpoints import failpoint
+from holdfast.store.acceptance import decide
 from holdfast.store.memory.chunks import MemoryChunks
 from holdfast.store.memory.queues import MemoryQueues
 from holdfast.store.protocol import (
@@ -39,7 +40,6 @@ from holdfast.store.protocol import (
     change_place,
     gone_from_list,
     is_act,
-    place,
     written_inside,
 )
 from holdfast.store.queues import Due, Loss
@@ -64,6 +64,27 @@ class _Log(Struct):
         return Head(self.rows[-1].seq, self.rows[-1].digest) if self.rows else self.start
 
 
+class _Standing(Struct):
+    """What `decide` asks."""
+
+    logs: dict[str, _Log]
+    tombstones: dict[str, Tombstone]
+    keys: dict[str, UniqueKey]
+
+    def head(self, log: str) -> Head | None:
+        return self.logs[log].head if log in self.logs else None
+
+    def base(self, log: str) -> int | None:
+        return self.logs[log].origin.at if log in self.logs else None
+
+    def name(self, log: str) -> tuple[bool, Head | None]:
+        stone = self.tombstones.get(log)
+        return log in self.logs, stone and Head(stone.seq, stone.digest)
+
+    def owner(self, key: str) -> UniqueKey | None:
+        return self.keys.get(key)
+
+
 class MemoryStore:
     """Logs in dictionaries, under one lock."""
 
@@ -76,6 +97,7 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._effects: dict[str, UniqueKey] = {}
         self._tombstones: dict[str, Tombstone] = {}
+        self._standing = _Standing(self._logs, self._tombstones, self._effects)
         self._numbered = self._changed = 0
         self._places: dict[str, int] = {}
         self._holder = f"memory-{os.urandom(8).hex()}"
@@ -111,9 +133,11 @@ class MemoryStore:
                 return Conflict(log, expect.seq, last.seq)
             seq = expect.seq + 1
             digest = codec.chain(expect.digest, seq, draft.kind, draft.at_us, draft.body_hash)
-            failpoint("append.before", "commit.before")
+            failpoint("append.before")
+            failpoint("commit.before")
             found.rows.append(Stored(seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest))
-            failpoint("commit.after", "append.after")
+            failpoint("commit.after")
+            failpoint("append.after")
             return digest
 
     def transact(self, log: str, expect: Head, work: Work, seconds: float | None = None) -> Outcome:
@@ -144,7 +168,7 @@ class MemoryStore:
             self._tables = apsw.Connection(":memory:")
         self._tables.execute("begin immediate")
         group = run_guarded(self._tables, work, seconds)
-        places = self._find_places(group)
+        places = decide(group, self._standing)
         if isinstance(places, tuple):
             failpoint("commit.before")
             self._tables.execute("commit")
@@ -164,26 +188,12 @@ class MemoryStore:
         return StoreClosed("this store was closed", hint="open it again") if self._closed else written_inside()
 
     def _append(self, group: Group) -> Outcome:
-        places = self._find_places(group)
+        places = decide(group, self._standing)
         if isinstance(places, tuple):
             failpoint("commit.before")
             self._put(group, places)
             failpoint("commit.after")
         return places
-
-    def _find_places(self, group: Group) -> Outcome:
-        """Find the places of a group, or the reason why it may not be written."""
-        placed: list[Placed] = []
-        for write in group.writes:
-            head = self._expected(write)
-            if isinstance(head, Conflict):
-                return head
-            placed.append(place(head, write.drafts))
-        for take in group.unique_keys:
-            owner = self._effects.get(take.key)
-            if owner is not None and take.key not in group.freed_keys:
-                return KeyTaken(take.key, owner.log, owner.step)
-        return tuple(placed)
 
     def _put(self, group: Group, places: tuple[Placed, ...]) -> None:
         for key in group.freed_keys:
@@ -196,27 +206,6 @@ class MemoryStore:
             self._erase(erasure)
         for cut in group.cuts:
             self._cut(cut)
-
-    def _expected(self, write: Write) -> Head | Conflict:
-        """The head a write follows, if it is the one it expects."""
-        log = self._logs.get(write.log)
-        wanted = write.expect
-        if write.origin is not None:
-            assert wanted is not None, "a new log says what its chain begins with"
-            if log is not None or not self._may_begin(write.log, write.origin, wanted):
-                return Conflict(write.log, 0, log.head.seq if log else None)
-            return wanted
-        moved = log is not None and write.base not in (None, log.origin.at)
-        if log is None or moved or (wanted is not None and wanted != log.head):
-            return Conflict(write.log, wanted.seq if wanted else None, log.head.seq if log else None)
-        return log.head
-
-    def _may_begin(self, name: str, origin: Origin, start: Head) -> bool:
-        """Return whether a log follows the rest of its name; a fork needs its parent, and a name never used."""
-        stone = self._tombstones.get(name)
-        if origin.parent is not None:
-            return stone is None and origin.parent in self._logs
-        return origin.at == 0 if stone is None else start == Head(stone.seq, stone.digest) and origin.at == stone.seq
 
     def _write(self, write: Write, placed: Placed) -> None:
         if write.origin is not None:

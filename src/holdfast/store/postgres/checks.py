@@ -7,7 +7,7 @@ import time
 import psycopg
 from msgspec import Struct
 
-from holdfast.store.postgres.server import connect, false_locks, parse, translated
+from holdfast.store.postgres.server.connecting import connect, false_locks, parse, translated
 
 SETTINGS = """
 select name, setting from pg_settings where name in ('server_version', 'fsync', 'full_page_writes',

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from psycopg.types.numeric import Int8
 
 from holdfast.store.chunks import ChunkBatch
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Connections, Question
-from holdfast.store.postgres.statements import Ints, Texts
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connections import Connections, Question
+from holdfast.store.postgres.server.statements import Ints, Texts
 
 
 class PostgresChunks:

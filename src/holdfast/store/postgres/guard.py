@@ -20,8 +20,8 @@ from psycopg.pq import TransactionStatus
 from holdfast.core.codec import Group
 from holdfast.core.errors import StoreError, TimeLimit
 from holdfast.store.bounds import Bounds
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.server import Link
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connecting import Link
 from holdfast.store.protocol import Bindings, Rows, Work
 
 # What stands before the first word of a statement: spaces, and comments of both kinds (these may be nested).

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from holdfast.core import limits
 from holdfast.store import processes
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Connections
-from holdfast.store.postgres.presence import LEASE_PREFIX, LOCK_PREFIX
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connections import Connections
+from holdfast.store.postgres.server.presence import LEASE_PREFIX, LOCK_PREFIX
 from holdfast.store.processes import ProcessName
 from holdfast.store.queues import Loss, ServedRow
 

@@ -13,8 +13,8 @@ import time
 from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import StoreError
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Connections
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connections import Connections
 from holdfast.store.queues import LoneWakeListener
 
 FIRST_PAUSE_SECONDS = 0.02

@@ -20,15 +20,16 @@ from psycopg.types.numeric import Int8
 from holdfast.core.codec import Head, Stored
 from holdfast.failpoints import failpoint
 from holdfast.store import queues
-from holdfast.store.postgres import queries
-from holdfast.store.postgres.connections import Connections, Question
-from holdfast.store.postgres.hearing import PostgresWakeListener
+from holdfast.store.columns import to_summary
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.polling import PollingListener
-from holdfast.store.postgres.queries import BEGIN, COMMIT
-from holdfast.store.postgres.rows import Seen, plan, to_summary
-from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
-from holdfast.store.postgres.statements import Ints, Texts
+from holdfast.store.postgres.rows import Seen, plan
+from holdfast.store.postgres.server import queries
+from holdfast.store.postgres.server.connecting import Link, is_lost, is_refusal, translated
+from holdfast.store.postgres.server.connections import Connections, Question
+from holdfast.store.postgres.server.hearing import PostgresWakeListener
+from holdfast.store.postgres.server.queries import BEGIN, COMMIT
+from holdfast.store.postgres.server.statements import Ints, Texts
 from holdfast.store.queues import (
     EVER_US,
     Claim,

@@ -7,17 +7,17 @@ expect, in which case the statement itself fails where it is wrong. `plan` decid
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, LiteralString
+from typing import Any, LiteralString, get_args, get_type_hints
 
 from psycopg.types.numeric import Int8
 
 from holdfast.core.codec import Erasure, Group, Head, LogCut, Origin, Snapshot, Summary, UniqueKey, Write
-from holdfast.core.errors import Conflict, KeyTaken
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Question
-from holdfast.store.postgres.statements import Array, Bools, Bytes, Floats, Ints, Texts
-from holdfast.store.protocol import Outcome, Placed, doubts_column, doubts_of, place
+from holdfast.store import columns
+from holdfast.store.acceptance import decide
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connections import Question
+from holdfast.store.postgres.server.statements import Array, Bools, Bytes, Floats, Ints, Texts
+from holdfast.store.protocol import Outcome, Placed
 
 Columns = tuple[tuple[str, type[Array]], ...]
 
@@ -25,11 +25,19 @@ _EVENTS: Columns = (
     *(("event_logs", Texts), ("seqs", Ints), ("kinds", Texts), ("ats", Ints), ("bodies", Bytes)),
     *(("body_hashes", Bytes), ("digests", Bytes)),
 )
+_ARRAYS: dict[Any, type[Array]] = {str: Texts, int: Ints, float: Floats, bool: Bools}
+
+
+def _array_of(field: str) -> type[Array]:
+    """Return the array for a field of `Summary`: of text for `str`, `str | None` and `tuple[str, ...]`."""
+    hint = _HINTS[field]
+    return _ARRAYS[(get_args(hint) or (hint,))[0]]
+
+
+_HINTS = get_type_hints(Summary)
 _TASKS: Columns = (
-    *(("id", Texts), ("agent", Texts), ("status", Texts), ("stage", Texts), ("user", Texts), ("thread", Texts)),
-    *(("parent", Texts), ("waiting", Texts), ("holder", Texts), ("lease_seconds", Floats), ("queue", Texts)),
-    *(("priority", Ints), ("wake", Ints), ("deadline", Ints), ("created", Ints), ("changed", Ints), ("mock", Bools)),
-    *(("namespace", Texts), ("key", Texts), ("version", Texts), ("claims", Ints), ("expire", Ints), ("doubts", Texts)),
+    ("id", Texts),
+    *((column, _array_of(field)) for column, field in zip(columns.COLUMNS, columns.FIELDS, strict=True)),
 )
 _MOVES: Columns = (
     *(("names", Texts), ("old_seqs", Ints), ("old_digests", Bytes), ("new_seqs", Ints), ("new_digests", Bytes)),
@@ -45,13 +53,6 @@ _BLOBS: Columns = (("hashes", Bytes), ("datas", Bytes))
 _USES: Columns = (("use_hashes", Bytes), ("use_logs", Texts))
 _TAKES: Columns = (("keys", Texts), ("take_logs", Texts), ("steps", Texts), ("inputs", Texts))
 
-_SUMMARY_FIELDS = (
-    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
-    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims", "expire_us", "doubts"),
-)
-_summary_row = attrgetter(*_SUMMARY_FIELDS)
-
 
 class Seen:
     """What is known of the logs and keys that a batch is about."""
@@ -62,6 +63,28 @@ class Seen:
         self.gone: dict[str, Head] = {}
         self.parents: set[str] = set()
         self.owners: dict[str, UniqueKey] = {}
+
+    def head(self, log: str) -> Head | None:
+        return self.heads.get(log)
+
+    def base(self, log: str) -> int | None:
+        return self.bases.get(log)
+
+    def name(self, log: str) -> tuple[bool, Head | None]:
+        return log in self.heads or log in self.parents, self.gone.get(log)
+
+    def owner(self, key: str) -> UniqueKey | None:
+        return self.owners.get(key)
+
+    def advance(self, group: Group, places: Sequence[Placed]) -> None:
+        """Know what a group will have written, for the groups after it."""
+        for write, placed in zip(group.writes, places, strict=True):
+            head = placed.head or self.heads.get(write.log) or write.expect
+            assert head is not None, "a group that was decided has a head to follow"
+            self.heads[write.log] = head
+        for key in group.freed_keys:
+            self.owners.pop(key, None)
+        self.owners |= {take.key: take for take in group.unique_keys}
 
     @classmethod
     def trusting(cls, groups: Sequence[Group]) -> Seen | None:
@@ -141,12 +164,9 @@ class Batch:
             row = (write.log, seq, draft.kind, draft.at_us, draft.body, draft.body_hash, digest)
             self._events.append(row)
             seq += 1
-        self._heads[write.log] = (
-            Head(seq - 1, placed.digests[-1]) if placed.digests else self._heads.get(write.log, before)
-        )
+        self._heads[write.log] = placed.head or self._heads.get(write.log, before)
         if write.summary is not None:
-            row = _summary_row(write.summary)
-            self._tasks[write.log] = (write.log, *row[1:-1], doubts_column(write.summary))
+            self._tasks[write.log] = (write.log, *columns.to_row(write.summary))
         for blob in write.blobs:
             self._blobs[blob.hash] = blob.data
             self._uses.add((blob.hash, write.log))
@@ -214,54 +234,12 @@ def plan(groups: Sequence[Group], seen: Seen) -> tuple[list[Outcome], Batch] | N
     for group in groups:
         olds = {write.log: seen.heads[write.log] for write in group.writes if write.log in seen.heads}
         outcome = decide(group, seen)
-        if isinstance(outcome, tuple) and not batch.add(group, outcome, olds):
-            return None
+        if isinstance(outcome, tuple):
+            seen.advance(group, outcome)
+            if not batch.add(group, outcome, olds):
+                return None
         outcomes.append(outcome)
     return outcomes, batch
-
-
-def decide(group: Group, seen: Seen) -> Outcome:
-    """Find the place of a group, or the reason why it may not be written, and advance what is known."""
-    places: list[Placed] = []
-    heads: dict[str, Head] = {}
-    for write in group.writes:
-        head = _expected(write, seen, heads)
-        if isinstance(head, Conflict):
-            return head
-        placed = place(head, write.drafts)
-        heads[write.log] = Head(head.seq + len(write.drafts), placed.digests[-1]) if write.drafts else head
-        places.append(placed)
-    for take in group.unique_keys:
-        owner = seen.owners.get(take.key)
-        if owner is not None and take.key not in group.freed_keys:
-            return KeyTaken(take.key, owner.log, owner.step)
-    seen.heads |= heads
-    for key in group.freed_keys:
-        seen.owners.pop(key, None)
-    seen.owners |= {take.key: take for take in group.unique_keys}
-    return tuple(places)
-
-
-def _expected(write: Write, seen: Seen, moved: dict[str, Head]) -> Head | Conflict:
-    """The head a write follows, if it is the one it expects."""
-    head, wanted = moved.get(write.log) or seen.heads.get(write.log), write.expect
-    if write.origin is not None:
-        assert wanted is not None, "a new log says what its chain begins with"
-        if head is not None or not _may_begin(write.log, write.origin, wanted, seen):
-            return Conflict(write.log, 0, head and head.seq)
-        return wanted
-    is_cut_since = write.base not in (None, seen.bases.get(write.log))
-    if head is None or is_cut_since or (wanted is not None and wanted != head):
-        return Conflict(write.log, wanted and wanted.seq, head and head.seq)
-    return head
-
-
-def _may_begin(name: str, origin: Origin, start: Head, seen: Seen) -> bool:
-    """Return whether a log follows the rest of its name; a fork needs its parent, and a name never used."""
-    left = seen.gone.get(name)
-    if origin.parent is not None:
-        return left is None and origin.parent in seen.parents
-    return origin.at == (0 if left is None else left.seq) and (left is None or left == start)
 
 
 def names_in(groups: Iterable[Group]) -> list[str]:
@@ -287,12 +265,6 @@ def is_cut(group: Group, seen: Seen) -> bool:
     """Return whether all that a group removes from beginnings of logs is gone, up to its very tombstones."""
     stones = [cut.stone for cut in group.cuts]
     return bool(stones) and all(seen.gone.get(one.log) == Head(one.seq, one.digest) for one in stones)
-
-
-def to_summary(row: tuple[Any, ...]) -> Summary:
-    known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
-    known["doubts"] = doubts_of(known["doubts"])
-    return Summary(**known)
 
 
 def _arrays(columns: Columns, rows: Iterable[tuple[Any, ...]]) -> dict[str, Array]:

@@ -13,14 +13,14 @@ from psycopg.types.numeric import Int8
 from holdfast.core import limits
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey
 from holdfast.core.errors import Conflict, StoreError, TaskNotFound
-from holdfast.store.postgres import queries as q
+from holdfast.store.columns import to_summary
 from holdfast.store.postgres.chunks import PostgresChunks
-from holdfast.store.postgres.connections import Connections
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.queues import PostgresQueues
-from holdfast.store.postgres.rows import to_summary
-from holdfast.store.postgres.server import Durability, Link, parse, prepare
-from holdfast.store.postgres.statements import Bytes, Texts
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connecting import Durability, Link, parse, prepare
+from holdfast.store.postgres.server.connections import Connections
+from holdfast.store.postgres.server.statements import Bytes, Texts
 from holdfast.store.postgres.writer import Writer
 from holdfast.store.protocol import (
     TO_THE_END,

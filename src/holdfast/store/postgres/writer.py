@@ -21,12 +21,13 @@ from holdfast.core import codec
 from holdfast.core.codec import Draft, Group, Head, UniqueKey, Write
 from holdfast.core.errors import Conflict, HoldfastError, LogCorrupt, StorePoisoned, StoreUnreachable
 from holdfast.failpoints import failpoint
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.connections import Connections, Question
+from holdfast.store.acceptance import decide
 from holdfast.store.postgres.guard import run_guarded
-from holdfast.store.postgres.rows import Batch, Seen, decide, is_cut, last_places, names_in, plan
-from holdfast.store.postgres.server import Link, is_lost, is_refusal, translated
-from holdfast.store.postgres.statements import Ints, Texts
+from holdfast.store.postgres.rows import Batch, Seen, is_cut, last_places, names_in, plan
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connecting import Link, is_lost, is_refusal, translated
+from holdfast.store.postgres.server.connections import Connections, Question
+from holdfast.store.postgres.server.statements import Ints, Texts
 from holdfast.store.protocol import Outcome, Placed, Work
 
 _MAX_TRIES = 8

@@ -260,6 +260,7 @@ def _migrate(connection: apsw.Connection, path: str, at_us: int) -> None:
             connection.execute(RECORD_MIGRATION, row)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", len(known))
+        failpoint("migrate.commit")
         connection.execute("commit")
     finally:
         if connection.in_transaction:

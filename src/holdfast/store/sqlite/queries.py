@@ -1,5 +1,7 @@
 """Every query the SQLite store sends, by name. Values travel as parameters, never in the text."""
 
+from holdfast.store.columns import COLUMNS, NAMES, RENEWED, SELECTED
+
 # Appending
 
 # One event after a head that is there with that digest. Without it the seq is null; a taken one is not unique: an error
@@ -48,14 +50,9 @@ insert into logs (name, parent, base)
 values (:name, (select log from logs where name = :parent), :base)
 """
 
-# Why a log cannot begin: it is there (and how far), or was and does not continue there, or its parent is gone.
-CANNOT_BEGIN = """
-select (select max(seq) from events where events.log = logs.log) from logs where name = :name
-union all select null from tombstones
-  where name = :name and not (:parent is null and seq = :base and digest = :digest)
-union all select null
-  where :parent is null and :base > 0 and not exists (select 1 from tombstones where name = :name)
-union all select null where :parent is not null and not exists (select 1 from logs where name = :parent)
+# The log of a name, and where one that is gone had ended; no row, which is the quickest answer, if it was never used.
+NAME = """
+select log, null, null from logs where name = ?1 union all select null, seq, digest from tombstones where name = ?1
 """
 
 LOG_NUMBER = "select log from logs where name = ?"
@@ -65,22 +62,13 @@ HEAD = "select seq, digest from events where log = ? order by seq desc limit 1"
 BASE = "select base from logs where log = ?"
 
 # A task's row, as its fold now has it, with the head it was written at.
-PUT_TASK = """
-insert into tasks (log, agent, status, stage, user, thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, anchor_seq, anchor_digest, mock, namespace, key, version, claims, expire, doubts,
-  change)
-values (:log, :agent, :status, :stage, :user, :thread, :parent, :waiting, :holder, :lease_seconds, :queue, :priority,
-  :wake, :deadline, :created, :changed, :anchor_seq, :anchor_digest, :mock, :namespace, :key, :version, :claims,
-  :expire, :doubts, 1 + max((select coalesce(max(change), 0) from tasks), (select highest from task_feed)))
-on conflict (log) do update set
-  agent = excluded.agent, status = excluded.status, stage = excluded.stage, user = excluded.user,
-  thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
-  lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
-  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed,
-  anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest, mock = excluded.mock,
-  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
-  expire = excluded.expire, doubts = excluded.doubts, change = excluded.change
-"""
+PUT_TASK = (
+    "insert into tasks (log, anchor_seq, anchor_digest, " + NAMES + ", change)"  # noqa: S608 — constants
+    " values (?, ?, ?, " + "?, " * len(COLUMNS)
+    + "1 + max((select coalesce(max(change), 0) from tasks), (select highest from task_feed)))"
+    " on conflict (log) do update set anchor_seq = excluded.anchor_seq, anchor_digest = excluded.anchor_digest,"
+    " change = excluded.change, " + RENEWED
+)  # fmt: skip
 
 PUT_BLOB = "insert into blobs (hash, data) values (?, ?) on conflict do nothing"
 USE_BLOB = "insert into blob_uses (hash, log) values (?, ?) on conflict do nothing"
@@ -170,11 +158,7 @@ delete from snapshots
 where (:name is null or log = (select log from logs where name = :name)) and (:before is null or at < :before)
 """
 
-_COLUMNS = """
-logs.name, agent, status, stage, user, thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
-"""
-_TASK = "select " + _COLUMNS
+_TASK = "select " + SELECTED + " "
 
 TASK = _TASK + "from tasks join logs using (log) where logs.name = ?"
 
@@ -337,7 +321,7 @@ TOMBSTONES = "select name, seq, digest, at, why from tombstones where name > :af
 
 # Queues
 
-_DUE = "select tasks.log, " + _COLUMNS + " from tasks indexed by "  # noqa: S608 — constants
+_DUE = "select tasks.log, " + SELECTED + " from tasks indexed by "  # noqa: S608 — constants
 _OF_QUEUE = """ join logs using (log)
 where namespace = :namespace and queue = :queue
   and (key is null or key not in (select value from json_each(:full))) and (claims > 0 or :starts)

@@ -18,6 +18,7 @@ import apsw
 from holdfast.core import codec
 from holdfast.core.codec import Group, Head
 from holdfast.store import queues
+from holdfast.store.columns import to_summary
 from holdfast.store.protocol import Outcome
 from holdfast.store.queues import (
     EVER_US,
@@ -36,7 +37,6 @@ from holdfast.store.sqlite import queries as q
 from holdfast.store.sqlite.file import fetch_all, fetch_one
 from holdfast.store.sqlite.file_guard import INDEX_HEADER_BYTES
 from holdfast.store.sqlite.locks import close_file, open_file
-from holdfast.store.sqlite.rows import to_summary
 
 _QUICKEST_SECONDS, _SLOWEST_SECONDS = 0.002, 0.01
 

@@ -8,8 +8,9 @@ from typing import Any
 import apsw
 
 from holdfast.core import codec
-from holdfast.core.codec import Group, LogCut, Origin, Snapshot, Stored, Summary, Write
+from holdfast.core.codec import Group, Head, LogCut, Origin, Snapshot, Stored, Summary, UniqueKey, Write
 from holdfast.core.errors import LogCorrupt
+from holdfast.store.columns import to_row, to_summary
 from holdfast.store.protocol import (
     TO_THE_END,
     ActQuery,
@@ -22,8 +23,6 @@ from holdfast.store.protocol import (
     Stats,
     TaskCounts,
     change_place,
-    doubts_column,
-    doubts_of,
     gone_from_list,
     miscounted,
     name_range,
@@ -45,6 +44,36 @@ def is_plain(group: Group) -> bool:
     write = group.writes[0]
     beside = write.summary or write.snapshot or write.origin or write.blobs
     return not beside and write.expect is not None and bool(write.drafts)
+
+
+class WriterStanding:
+    """What the open transaction knows of logs and keys: `decide` asks it."""
+
+    def __init__(self, writer: apsw.Connection, number: Callable[[apsw.Connection, str], int | None]) -> None:
+        self._writer = writer
+        self._number = number
+
+    def head(self, log: str) -> Head | None:
+        number = self._number(self._writer, log)
+        row = None if number is None else fetch_one(self._writer, q.HEAD, (number,))
+        return None if row is None else Head(*row)
+
+    def base(self, log: str) -> int | None:
+        row = fetch_one(self._writer, q.BASE, (self._number(self._writer, log),))
+        return None if row is None else row[0]
+
+    def name(self, log: str) -> tuple[bool, Head | None]:
+        is_there, left = False, None
+        for number, seq, digest in fetch_all(self._writer, q.NAME, (log,)):
+            if number is None:
+                left = Head(seq, digest)
+            else:
+                is_there = True
+        return is_there, left
+
+    def owner(self, key: str) -> UniqueKey | None:
+        row = fetch_one(self._writer, q.TAKEN, (key,))
+        return None if row is None else UniqueKey(*row)
 
 
 class RowBatch:
@@ -167,26 +196,6 @@ def read_changes(reader: apsw.Connection, after: str | None, limit: int) -> list
     return [RowChange(to_summary(tuple(row)), seq, f"{at}.{number}") for *row, seq, at, number in found]
 
 
-_SUMMARY_FIELDS = (
-    *("id", "agent", "status", "stage", "user", "thread", "parent", "waiting", "holder", "lease_seconds"),
-    *("queue", "priority", "wake_us", "deadline_us", "created_us", "changed_us", "mock"),
-    *("namespace", "key", "version", "claims", "expire_us", "doubts"),
-)
-
-
-def to_summary(row: tuple[Any, ...]) -> Summary:
-    known: dict[str, Any] = dict(zip(_SUMMARY_FIELDS, row, strict=True))
-    known["mock"] = bool(known["mock"])
-    known["doubts"] = doubts_of(known["doubts"])
-    return Summary(**known)
-
-
-def task_row(number: int | None, summary: Summary, seq: int, digest: bytes) -> dict[str, Any]:
-    row = {name.removesuffix("_us"): getattr(summary, name) for name in _SUMMARY_FIELDS}
-    row["doubts"] = doubts_column(summary)
-    return {**row, "log": number, "anchor_seq": seq, "anchor_digest": digest}
-
-
 def insert(writer: apsw.Connection, number: int | None, write: Write, placed: Placed, *, snapshots_kept: int) -> None:
     """Write the rows of a log that is there: its events and what belongs to them."""
     seq = placed.first
@@ -195,7 +204,7 @@ def insert(writer: apsw.Connection, number: int | None, write: Write, placed: Pl
         writer.execute(q.INSERT_EVENT, row)
         seq += 1
     if write.summary is not None:
-        writer.execute(q.PUT_TASK, task_row(number, write.summary, seq - 1, placed.digests[-1]))
+        writer.execute(q.PUT_TASK, (number, seq - 1, placed.digests[-1], *to_row(write.summary)))
     for blob in write.blobs:
         hashed = bytes.fromhex(blob.hash)
         writer.execute(q.PUT_BLOB, (hashed, blob.data))

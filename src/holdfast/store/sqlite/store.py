@@ -17,9 +17,11 @@ import apsw
 
 from holdfast.core import codec, limits, names
 from holdfast.core.codec import Blob, Draft, Group, Head, Origin, Snapshot, Stored, Summary, UniqueKey, Write
-from holdfast.core.errors import Conflict, KeyTaken, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
+from holdfast.core.errors import Conflict, LogCorrupt, StoreClosed, StoreError, StorePoisoned, TaskNotFound
 from holdfast.failpoints import failpoint
 from holdfast.store import protocol
+from holdfast.store.acceptance import decide
+from holdfast.store.columns import to_summary
 from holdfast.store.protocol import Erasure, Generation, Outcome, Placed, Query, Stats, Tombstone, Work
 from holdfast.store.queues import Loss
 from holdfast.store.sqlite import queries as q, rows as shapes
@@ -63,6 +65,8 @@ class SqliteStore:
         self._inside = False
         self._born = Generation.now
         self._numbers: dict[str, int] = {}
+        self._begun: dict[str, int] = {}
+        """Numbers of logs that the open transaction has begun: wrong if it fails."""
         self._readers: list[Reader] = []
         self._poison: StorePoisoned | None = None
         self._presence: FilePresence | None = None
@@ -70,6 +74,7 @@ class SqliteStore:
         self._writer: apsw.Connection | None = opened.writer
         self._guard: FileGuard | NoGuard = opened.guard
         self._cursor = opened.writer.cursor()
+        self._standing = shapes.WriterStanding(opened.writer, self._number)
         ways = (self._changing, self._reading, self._append_group)
         self.queues = SqliteQueues(*ways, self.path, self.holder, self.alive)
         self.chunks = SqliteChunks(self._changing, self._reading)
@@ -122,7 +127,8 @@ class SqliteStore:
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:
         """One statement that commits by itself, and writes nothing unless the head is there with its digest."""
-        self._refuse_after_fork()
+        if self._born != Generation.now:
+            raise self._closed()
         with self._lock:
             writer, guard = self._writable(), self._guard
             failpoint("append.before")
@@ -164,7 +170,7 @@ class SqliteStore:
         with self._turn() as writer:
             try:
                 self._inside = True
-                done = self._transact(writer, Write(log, (), expect), work, seconds)
+                done = self._transact(writer, Group((Write(log, (), expect),)), work, seconds)
             finally:
                 self._inside = False
                 with self._translated():
@@ -173,13 +179,14 @@ class SqliteStore:
         failpoint("append.after")
         return done
 
-    def _transact(self, writer: apsw.Connection, after: Write, work: Work, seconds: float | None) -> Outcome:
+    def _transact(self, writer: apsw.Connection, after: Group, work: Work, seconds: float | None) -> Outcome:
         """Leave the transaction open unless all is well. Only errors of our own statements are translated."""
         with self._translated():
+            self._begun.clear()
             writer.execute("begin immediate")
-            head = self._expected(writer, after)
-            if isinstance(head, Conflict):
-                return head
+            held = decide(after, self._standing)
+            if not isinstance(held, tuple):
+                return held
             highest = fetch_one(writer, q.HIGHEST_NUMBER)
         group = run_guarded(writer, work, seconds)
         with self._translated():
@@ -190,6 +197,7 @@ class SqliteStore:
                 failpoint("commit.before")
                 writer.execute("commit")
                 failpoint("commit.after")
+                self._remember_begun()
             return done
 
     def _append_together(self, writer: apsw.Connection, groups: Sequence[Group]) -> list[Outcome]:
@@ -222,16 +230,9 @@ class SqliteStore:
 
     def _append_group(self, writer: apsw.Connection, group: Group) -> Outcome:
         """Check everything, then write everything: a group that conflicts leaves no trace in the transaction."""
-        places: list[Placed] = []
-        for write in group.writes:
-            head = self._expected(writer, write)
-            if isinstance(head, Conflict):
-                return head
-            places.append(protocol.place(head, write.drafts))
-        for take in group.unique_keys:
-            owner = fetch_one(writer, q.TAKEN, (take.key,))
-            if owner is not None and take.key not in group.freed_keys:
-                return KeyTaken(take.key, owner[1], owner[2])
+        places = decide(group, self._standing)
+        if not isinstance(places, tuple):
+            return places
         for key in group.freed_keys:
             writer.execute(q.FREE, (key,))
         for take in group.unique_keys:
@@ -240,49 +241,48 @@ class SqliteStore:
             self._write(writer, write, placed)
         if group.removes:
             shapes.remove_parts(writer, lambda log: self._number(writer, log), group)
-        return tuple(places)
-
-    def _expected(self, writer: apsw.Connection, write: Write) -> Head | Conflict:
-        """The head a write follows, if it is the one it expects."""
-        if write.origin is not None:
-            assert write.expect is not None, "a new log says what its chain begins with"
-            begins = {"parent": write.origin.parent, "base": write.origin.at, "digest": write.expect.digest}
-            refused = fetch_one(writer, q.CANNOT_BEGIN, {"name": write.log, **begins})
-            return write.expect if refused is None else Conflict(write.log, 0, refused[0])
-        number = self._number(writer, write.log)
-        row = None if number is None else fetch_one(writer, q.HEAD, (number,))
-        if row is None or (write.expect is not None and (write.expect.seq, write.expect.digest) != row):
-            return Conflict(write.log, write.expect and write.expect.seq, row and row[0])
-        if write.base is not None and fetch_one(writer, q.BASE, (number,)) != (write.base,):
-            return Conflict(write.log, write.expect and write.expect.seq, row[0])
-        return Head(*row)
+        return places
 
     def _write(self, writer: apsw.Connection, write: Write, placed: Placed) -> None:
         if write.origin is not None:
             made = {"name": write.log, "parent": write.origin.parent, "base": write.origin.at}
             writer.execute(q.INSERT_LOG, made)
+            self._begun[write.log] = writer.last_insert_rowid()
         shapes.insert(writer, self._number(writer, write.log), write, placed, snapshots_kept=self._snapshots_kept)
 
     def _number(self, connection: apsw.Connection, log: str) -> int | None:
         number = self._numbers.get(log)
+        if number is None and connection is self._writer and connection.in_transaction:
+            number = self._begun.get(log)
         if number is None:
             row = fetch_one(connection, q.LOG_NUMBER, (log,))
             if row is None:
                 return None
             number = row[0]
-            # A number made inside a transaction that fails would be wrong; so only settled ones are remembered. Nor is
-            # that of records, threads and users: another process may remove them, and give their name to a log of
-            # another number. What is written under a number that is gone would be lost. The id of a task is used once.
-            is_settled = connection is not self._writer or not connection.in_transaction
-            if is_settled and not names.begins_again(log):
-                if len(self._numbers) >= _KNOWN_LOGS:
-                    self._numbers.clear()
-                self._numbers[log] = number
+            self._remember(log, number)
         return number
+
+    def _remember(self, log: str, number: int) -> None:
+        """Remember the number of a task, whose id is used once.
+
+        Another process may remove the log of records, of a thread or of a user, and give its name to a log of another
+        number. What is written under a number that is gone would be lost.
+        """
+        if not names.begins_again(log):
+            if len(self._numbers) >= _KNOWN_LOGS:
+                self._numbers.clear()
+            self._numbers[log] = number
+
+    def _remember_begun(self) -> None:
+        """After a commit: the numbers of the logs that were begun are settled."""
+        for log, number in self._begun.items():
+            self._remember(log, number)
+        self._begun.clear()
 
     @contextmanager
     def _transaction(self, writer: apsw.Connection) -> Generator[None, None, None]:
         # A signal may arrive right after a call: begin belongs inside, or a transaction could stay open unnoticed.
+        self._begun.clear()
         try:
             writer.execute("begin immediate")
             yield
@@ -292,6 +292,7 @@ class SqliteStore:
             if writer.in_transaction:
                 writer.execute("rollback")
         failpoint("commit.after")
+        self._remember_begun()
 
     @contextmanager
     def _changing(self) -> Generator[apsw.Connection, None, None]:
@@ -471,7 +472,7 @@ class SqliteStore:
 
     def summary(self, log: str) -> Summary | None:
         row = self._row(q.TASK, (log,))
-        return shapes.to_summary(row) if row else None
+        return to_summary(row) if row else None
 
     def list(self, query: Query) -> list[Summary]:
         with self._reading() as reader:

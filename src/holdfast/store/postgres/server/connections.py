@@ -14,9 +14,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8
 
 from holdfast.core.errors import NotAStore, StoreBusy, StoreClosed, StoreError, StorePoisoned
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.presence import ServerPresence
-from holdfast.store.postgres.server import (
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connecting import (
     LEASE_REMEDY,
     Durability,
     Link,
@@ -27,7 +26,8 @@ from holdfast.store.postgres.server import (
     settings,
     translated,
 )
-from holdfast.store.postgres.statements import Insert, Result, StatementRunner, roll_back
+from holdfast.store.postgres.server.presence import ServerPresence
+from holdfast.store.postgres.server.statements import Insert, Result, StatementRunner, roll_back
 from holdfast.store.protocol import written_inside
 
 _READ_TRIES = 3

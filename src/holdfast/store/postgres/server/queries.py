@@ -9,6 +9,8 @@ from typing import LiteralString
 
 from psycopg import sql
 
+from holdfast.store.columns import COLUMNS, NAMES, RENEWED, SELECTED
+
 
 class QueryTexts:
     """The texts of queries for one schema, made once each."""
@@ -67,25 +69,11 @@ left join known using (name)
 APPEND_EVENTS = "with " + _MOVED + ", known as (select * from moved)" + _EVENTS  # noqa: S608 — constants
 
 # A task's row, as its fold now has it.
-_TASKS = """
-insert into {s}.tasks (log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue,
-  priority, wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts)
-select known.log, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-  wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
-from unnest(%(id)s, %(agent)s, %(status)s, %(stage)s, %(user)s, %(thread)s, %(parent)s, %(waiting)s, %(holder)s,
-  %(lease_seconds)s, %(queue)s, %(priority)s, %(wake)s, %(deadline)s, %(created)s, %(changed)s, %(mock)s,
-  %(namespace)s, %(key)s, %(version)s, %(claims)s, %(expire)s, %(doubts)s)
-  as new (name, agent, status, stage, "user", thread, parent, waiting, holder, lease_seconds, queue, priority,
-    wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts)
-left join known using (name) order by known.log
-on conflict (log) do update set
-  agent = excluded.agent, status = excluded.status, stage = excluded.stage, "user" = excluded."user",
-  thread = excluded.thread, parent = excluded.parent, waiting = excluded.waiting, holder = excluded.holder,
-  lease_seconds = excluded.lease_seconds, queue = excluded.queue, priority = excluded.priority, wake = excluded.wake,
-  deadline = excluded.deadline, created = excluded.created, changed = excluded.changed, mock = excluded.mock,
-  namespace = excluded.namespace, key = excluded.key, version = excluded.version, claims = excluded.claims,
-  expire = excluded.expire, doubts = excluded.doubts
-"""
+_TASKS = (
+    "insert into {s}.tasks (log, " + NAMES + ") select known.log, " + NAMES  # noqa: S608 — constants
+    + " from unnest(%(id)s, " + ", ".join("%(" + name + ")s" for name in COLUMNS) + ") as new (name, " + NAMES + ")"
+    " left join known using (name) order by known.log on conflict (log) do update set " + RENEWED
+)  # fmt: skip
 
 # The same with the rows of their tasks.
 APPEND_WITH_TASKS = (
@@ -241,11 +229,7 @@ where (%(name)s::text is null or log = (select log from {s}.logs where name = %(
   and (%(before)s::bigint is null or at < %(before)s)
 """
 
-COLUMNS = """
-logs.name, agent, status, stage, "user", thread, tasks.parent, waiting, holder, lease_seconds, queue, priority,
-wake, deadline, created, changed, mock, namespace, key, version, claims, expire, doubts
-"""
-_TASK = "select " + COLUMNS + " from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
+_TASK = "select " + SELECTED + " from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
 
 TASK = _TASK + "where logs.name = %(name)s"
 
@@ -339,7 +323,7 @@ on conflict (namespace, status, slot) do update set tasks = kept.tasks + exclude
 
 # Rows in the order of the transactions that changed them, up to the oldest one that is under way.
 CHANGES = (
-    "select " + COLUMNS + ", logs.seq, change, log from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
+    "select " + SELECTED + ", logs.seq, change, log from {s}.tasks join {s}.logs using (log)"  # noqa: S608 — constants
     " where (change, log) > (%(change)s, %(log)s)"
     " and change < pg_snapshot_xmin(pg_current_snapshot())::text::bigint order by change, log limit %(limit)s"
 )  # fmt: skip
@@ -753,7 +737,7 @@ _DUE = (
 _LOCKED = (
     """
 select tasks.log, """
-    + COLUMNS
+    + SELECTED
     + """, logs.seq, logs.digest from {s}.tasks join {s}.logs using (log)
 where tasks.log = due.log and tasks.status = due.status
   and tasks.holder is not distinct from due.holder and tasks.wake is not distinct from due.wake

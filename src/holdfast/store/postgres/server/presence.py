@@ -29,9 +29,17 @@ from psycopg import sql
 from holdfast.core import limits
 from holdfast.core.errors import StoreError, StoreReadOnly, StoreUnreachable
 from holdfast.store import processes
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.hearing import PostgresWakeListener, channels
-from holdfast.store.postgres.server import Link, ServerAddress, connect, first_line, is_lost, keep_idle, translated
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.connecting import (
+    Link,
+    ServerAddress,
+    connect,
+    first_line,
+    is_lost,
+    keep_idle,
+    translated,
+)
+from holdfast.store.postgres.server.hearing import PostgresWakeListener, channels
 
 LOCK_PREFIX, LEASE_PREFIX = "pg-", "lease-"
 

@@ -29,8 +29,8 @@ from holdfast.core.errors import (
 from holdfast.core.urls import PLAIN_OPTIONS, SECRET_OPTIONS
 from holdfast.failpoints import failpoint
 from holdfast.store.migrations import Migration, migrations
-from holdfast.store.postgres import queries as q
-from holdfast.store.postgres.statements import PatientConnection, register
+from holdfast.store.postgres.server import queries as q
+from holdfast.store.postgres.server.statements import PatientConnection, register
 
 Durability = Literal["full", "process"]
 Presence = Literal["lock", "lease"]
@@ -344,6 +344,7 @@ def _migrate_in_one(link: Link, texts: q.QueryTexts, address: ServerAddress, at_
             link.execute(q.LOCK_SCHEMA, {"schema": address.schema})
         failpoint("migrate.before")
         _migrate(link, texts, address, at_us)
+        failpoint("migrate.commit")
     failpoint("migrate.after")
 
 
