@@ -53,7 +53,7 @@ FILTERS: dict[str, dict[str, Any]] = {
     "parent": {"parent": "task-00000000"},
     "kind of wait": {"waiting": "person"},
     "calls in doubt": {"in_doubt": True},
-    "prefix": {"prefix": "task-0000"},
+    "prefix": {"prefix": "task-00000"},
     "a time of the last change": {"changed_since": MOMENT},
     "nothing": {},
     "nothing, by change": {"order": "changed"},

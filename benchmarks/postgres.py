@@ -8,7 +8,7 @@ import holdfast
 from benchmarks import contest
 from benchmarks.append import append_seconds
 from benchmarks.bench import Bench
-from benchmarks.concurrent import APPENDERS, EACH, loop_seconds, thread_seconds
+from benchmarks.concurrent import APPENDERS, EACH, loop_seconds, thread_seconds, work_of
 from benchmarks.steps import lone_rows
 from benchmarks.table import Row, at_least, at_most
 from benchmarks.workload import Inserts, bare_appends_at, best, new_task, say
@@ -41,7 +41,7 @@ def _appends(app: App, raw: Inserts) -> list[Row]:
     logs = [new_task(app, f"task-of-{number}") for number in range(APPENDERS)]
     many = best(
         CONCURRENT_ROUNDS,
-        loop=lambda: asyncio.run(loop_seconds(app, logs)),
+        loop=lambda: asyncio.run(loop_seconds(app, work_of(logs))),
         threads=lambda: thread_seconds(logs),
     )
     per, written, bare = 1e6 / BLOCK, APPENDERS * EACH, BLOCK / lone["raw"]

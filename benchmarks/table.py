@@ -11,7 +11,7 @@ from msgspec import Struct
 
 TIMES = "×"  # noqa: RUF001 — the sign of a ratio, not a letter
 
-_DIGITS = {"µs": 1, "ms": 2}
+_DIGITS = {"µs": 1, "ms": 2, "queries": 2, "links": 2, "rollbacks": 2}
 _HEAD = ("name", "measured", "raw/compare", "ratio", "goal", "ok?")
 
 
@@ -155,7 +155,8 @@ def _missed(row: Row) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:,.{_DIGITS.get(unit, 0)}f} {unit}"
+    digits = _DIGITS.get(unit, 0)
+    return f"{value:,.{digits}f} {unit}" if abs(value) >= 10**-digits or not value else f"{value:.1g} {unit}"
 
 
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:

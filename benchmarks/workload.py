@@ -24,8 +24,9 @@ from holdfast.core import codec
 from holdfast.core.events import StepCompleted
 from holdfast.engine.app import App
 from holdfast.engine.logs.log import Log
-from holdfast.store.sqlite import file
+from holdfast.store.sqlite import file, queries as q
 from holdfast.store.sqlite.file import Durability
+from holdfast.store.sqlite.store import SqliteStore
 
 ALL_ROUNDS = 1_000  # more than anything takes
 MOST_ROUNDS = int(os.environ.get("HOLDFAST_BENCH_ROUNDS", ALL_ROUNDS))  # few, to see whether all of it works
@@ -168,6 +169,37 @@ def bare_appends(path: Path, durability: Durability) -> Inserts:
     """Inserts into a file with our schema and our pragmas."""
     connection = bare(path, durability)
     return Inserts(partial(connection.execute, _SQLITE), connection.close, log=1)
+
+
+def guarded_appends(app: App, log: Log) -> Callable[[int], float]:
+    """Inserts of rows that are ready, under the guard of the file and by the statement that asks for the head.
+
+    Gives how long so many take. Nothing that keeps what a store promises can be faster.
+    """
+    store = app.logs.store
+    assert isinstance(store, SqliteStore)
+    writer, guard = store._writer, store._guard
+    assert writer is not None
+    (number,) = next(writer.execute(q.LOG_NUMBER, (log.name,)))
+    execute, head = writer.cursor().execute, log.head
+
+    def seconds(count: int) -> float:
+        nonlocal head
+        rows, at_us = list[tuple[object, ...]](), time.time_ns() // 1000
+        for event in [step(head.seq + number) for number in range(1, count + 1)]:
+            draft, seq, before = codec.draft(event, at_us)[0], head.seq + 1, head.digest
+            digest = codec.chain(before, seq, draft.kind, at_us, draft.body_hash)
+            rows.append((number, seq, draft.kind, at_us, draft.body, draft.body_hash, digest, before))
+            head = codec.Head(seq, digest)
+        began = time.perf_counter()
+        for row in rows:
+            guard.begin()
+            execute(q.INSERT_EVENT_AFTER, row)
+            guard.check()
+            guard.end(writer)
+        return time.perf_counter() - began
+
+    return seconds
 
 
 def bare_appends_at(url: str) -> Inserts:

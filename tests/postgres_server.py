@@ -22,6 +22,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from tests.waiting import until
+
 DISK = os.environ.setdefault("HOLDFAST_TEST_DISK", tempfile.gettempdir())
 """Temporary files on a disk: tests/conftest.py moves all others into memory."""
 NO_SERVER = "none"
@@ -82,6 +84,17 @@ class Server:
     def start(self):
         self._launch()
         self._wait()
+
+    def start_again(self):
+        """Start after `kill`. The old processes may need a moment to notice that their head is gone."""
+        import psycopg
+
+        for _ in range(20):
+            try:
+                return self.start()
+            except psycopg.OperationalError:
+                time.sleep(0.1)
+        raise AssertionError("the server does not start again")
 
     def _launch(self):
         options = {**self._settings, "port": self.port, "unix_socket_directories": self._place}
@@ -156,10 +169,9 @@ class Standby(Server):
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute("alter system set primary_conninfo = ''")
             connection.execute("select pg_reload_conf()")
-        until = time.monotonic() + 20
-        while self._ask("select count(*) from pg_stat_wal_receiver") != (0,):
-            assert time.monotonic() < until, "it still follows"
-            time.sleep(0.02)
+        until(
+            lambda: self._ask("select count(*) from pg_stat_wal_receiver") == (0,), seconds=20, why="it still follows"
+        )
 
     def wait_until_even(self, primary):
         """Wait until everything of the primary has been copied."""
@@ -179,13 +191,14 @@ class Standby(Server):
         """Wait until the primary knows that it is followed."""
         import psycopg
 
-        until = time.monotonic() + 20
         with psycopg.connect(primary.url(), autocommit=True) as connection:
-            while connection.execute(
-                "select count(*) from pg_stat_replication where state = 'streaming'"
-            ).fetchone() == (0,):
-                assert time.monotonic() < until, "nobody follows"
-                time.sleep(0.02)
+            until(
+                lambda: (
+                    connection.execute("select count(*) from pg_stat_replication where state = 'streaming'").fetchone()
+                    != (0,)
+                ),
+                why="nobody follows",
+            )
 
 
 def _position(lsn):

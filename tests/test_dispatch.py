@@ -1,7 +1,10 @@
 """Dispatch: which tasks are due, told again until they are taken, and working on one because a message said so."""
 
+import re
 import threading
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from holdfast import (
     agent,
     dispatch,
 )
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -73,10 +77,7 @@ def test_a_task_that_waits_is_due_when_its_answer_or_its_time_comes(app):
     assert app.due() == {}
     app.answer("asks", "who", "me")
     assert [*app.due()] == ["asks"]
-    until = time.monotonic() + 10
-    while "naps" not in app.due():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: "naps" in app.due(), seconds=10)
     assert app.work("asks").result == "me" and app.work("naps").result == "awake"
     assert app.due() == {}
 
@@ -210,6 +211,8 @@ def test_bad_input_is_refused(app, texts):
             app.due(limit=odd)
     with texts.raises(InvalidValue):
         next(dispatch.due(app, again=0))
+    with pytest.raises(TypeError, match="agian"):
+        dispatch.Pump(app, print, agian="2s")
     app.start(double, id="a")
     with texts.raises(InvalidValue):
         app.work("a", max_deaths=0)
@@ -242,15 +245,10 @@ def test_a_pump_sends_again_what_could_not_be_sent_and_no_more_than_there_is_roo
     pump = dispatch.Pump(app, send, room=lambda: 3 - sum(map(len, sent)), again="1h")
     thread = threading.Thread(target=pump.run)
     thread.start()
-    until = time.monotonic() + 10
-    while not pump.trouble:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: pump.trouble, seconds=10)
     assert pump.trouble == "ConnectionError: the broker is away"
     down.clear()
-    while not sent:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: sent)
     time.sleep(0.5)
     pump.stop()
     thread.join(10)
@@ -259,3 +257,14 @@ def test_a_pump_sends_again_what_could_not_be_sent_and_no_more_than_there_is_roo
         "pump: ConnectionError: the broker is away; it keeps trying",
         "pump: messages can be sent again",
     ]
+
+
+@pytest.mark.parametrize(("extra", "package"), [("ray", "ray"), ("celery", "celery"), ("temporal", "temporalio")])
+def test_the_lowest_versions_that_the_extras_allow_are_those_that_are_tested_and_told(extra, package):
+    root = Path(__file__).parents[1]
+    (needed,) = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"][extra]
+    lowest = re.fullmatch(rf"{package}>=([0-9.]+),<\d+", needed)[1]
+    tested = (root / "tests" / "places" / "places-lowest.txt").read_text()
+    assert re.search(rf"^{package}(\[\w+\])?=={re.escape(lowest)}(\.0)?$", tested, re.M)
+    told = (root / "docs" / "how-to" / "dispatchers.md").read_text("utf-8")
+    assert re.search(rf"{package}[^,.]* from (version )?{re.escape(lowest)}\b", told, re.I)

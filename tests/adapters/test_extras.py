@@ -1,4 +1,4 @@
-"""An adapter whose framework is missing, or of a version it does not support, says so and names the extra."""
+"""What needs an extra that is missing, or of a version it does not support, says so and names the extra."""
 
 import subprocess
 import sys
@@ -40,6 +40,25 @@ except MissingExtra as missing:
 @pytest.mark.parametrize("found", [None, "0.0.9", "99.0"])
 def test_importing_an_adapter_names_what_is_missing(adapter, found, texts):
     program = PROGRAM.format(adapter=adapter, package=ADAPTERS[adapter], found=found)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    texts.check(done.stdout.strip())
+
+
+WITHOUT = """
+import importlib.util as util
+real = util.find_spec
+util.find_spec = lambda name, package=None: None if name == {package!r} else real(name, package)
+from holdfast import MissingExtra
+try:
+    import holdfast.on_{package}
+except MissingExtra as missing:
+    print(missing)
+"""
+
+
+@pytest.mark.parametrize("package", ["celery", "ray", "temporalio"])
+def test_importing_a_place_to_run_names_what_is_missing(package, texts):
+    program = WITHOUT.format(package=package).replace("holdfast.on_temporalio", "holdfast.on_temporal")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     texts.check(done.stdout.strip())
 

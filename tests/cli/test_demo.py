@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from holdfast.cli.demo import agent
 from holdfast.cli.demo.world import HEADER, DemoWorld
+from tests.waiting import until
 
 STEPS = [
     *("read_order", "check_stock", "ask_carriers", "draft_invoice", "reserve_goods"),
@@ -60,17 +61,19 @@ def test_a_process_is_killed_after_the_charge_and_nothing_is_done_twice(shown, t
 def test_the_timeline_is_the_log(shown, texts):
     folder, text = shown
     lines = text.partition("The log of order-7")[2].splitlines()
-    rows = [line.split() for line in lines if re.match(r" +\d+ +\d+\.\d{3}  \w+", line)]
+    rows = [found for line in lines if (found := re.match(r" +(\d+) +\d+\.\d{3}  (.{12})", line))]
     with holdfast.open(folder / "holdfast-demo.db") as app:
-        assert [(int(row[0]), row[2]) for row in rows] == [(one.seq, one.kind) for one in app.events("order-7")]
+        verbs = [one.verb for one in app.describe("order-7")]
+        assert [row[2].strip() for row in rows] == verbs
+        assert [int(row[1]) for row in rows] == [one.seq for one in app.events("order-7")]
         assert [step.name for step in app.steps("order-7")] == STEPS
         assert {step.status for step in app.steps("order-7")} == {"completed"}
         assert {step.attempts for step in app.steps("order-7")} == {1}
         assert app.verify().ok
     (fate,) = [number for number, line in enumerate(lines) if "killed" in line and "process" in line]
-    assert "step_started    charge_card#1" in lines[fate - 1]
-    assert "task_claimed" in lines[fate + 1]
-    assert re.search(r"step_settled    charge_card#1 +[\d.]+ m?s   reconcile: .*, charge-", text)
+    assert "announced   charge_card#1" in lines[fate - 1]
+    assert "claimed" in lines[fate + 1]
+    assert re.search(r"settled     charge_card#1 +by reconcile +it happened: \"charge-", text)
     texts.check(next(line for line in lines if line.startswith(f"{len(rows)} events")))
 
 
@@ -131,8 +134,7 @@ def test_a_charge_too_many_is_found(tmp_path, texts):
     """The demo believes what the world has seen, not what the log says."""
     world = DemoWorld(str(tmp_path / "holdfast-demo.db-world"))
     with subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=PLAIN) as process:
-        while not world.count("charge") and process.poll() is None:
-            time.sleep(0.01)
+        until(lambda: world.count("charge") or process.poll() is not None)
         world.happen("charge", "some other key", "44 EUR from card 4242")
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 1

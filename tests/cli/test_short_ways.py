@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +18,7 @@ from holdfast.core import events
 from holdfast.engine.reading import describe
 from tests.cli import cli_agents
 from tests.cli.test_hints import MORE
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -105,8 +105,7 @@ def test_resume_waits_for_the_process_that_has_the_task(folder):
     command = [sys.executable, "-m", "holdfast", "run", "agents.py:slowly", "-p", "steps:=6", "--id", "s", "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         with holdfast.open("holdfast.db", agents=[cli_agents.slowly]) as app:
-            while not (folder / "slow").exists():
-                time.sleep(0.01)
+            until(lambda: (folder / "slow").exists())
             with pytest.raises(TaskBusy):
                 app.resume("s", cli_agents.slowly)
         done = typed("resume s agents.py --wait 30s")

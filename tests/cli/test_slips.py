@@ -13,6 +13,7 @@ from holdfast import agent, tool
 from holdfast.cli.failures.refusal import CONFLICT, FAILED, STORE, USAGE, WAITING
 from holdfast.cli.main import cli
 from tests.cli.test_cli import call, data, refused
+from tests.waiting import until
 
 OTHERS = """
 from holdfast import Task, agent
@@ -164,8 +165,7 @@ def test_the_interrupted_can_be_listed(folder, texts):
         with holdfast.open("holdfast.db") as app:
             app.run(asleep, id="s")
         os._exit(0)
-    while not Path("asleep").exists():
-        time.sleep(0.01)
+    until(lambda: Path("asleep").exists())
     assert data("list", "--status", "interrupted") == []
     os.kill(pid, 9)
     os.waitpid(pid, 0)

@@ -23,6 +23,7 @@ from holdfast.cli.show.style import bare
 from tests.cli import worker_agents as agents
 from tests.cli.test_terminal import COMMAND, ENVIRONMENT, Terminal
 from tests.postgres_server import Server, binaries
+from tests.waiting import until
 
 LONG = 60
 STORES = ("sqlite", "postgres")
@@ -95,14 +96,6 @@ def start(folder):
         terminal.process.kill()
         terminal.process.wait()
     Terminal.opened.clear()
-
-
-def until(true, seconds=LONG):
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-    return found
 
 
 def run(folder, *arguments, code=0, **environment):

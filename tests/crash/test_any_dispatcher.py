@@ -2,22 +2,13 @@
 
 import time
 
-import pytest
-
 import holdfast
-from holdfast.testing.crash.world import World
 from tests.conftest import ALL
 from tests.crash.postgres_audit import audited
 from tests.crash.storm import Crew, assert_all_well
 
 STORES = ("sqlite", "postgres")
 TASKS, STEPS, KILLS, SECONDS = (400, 8, 60, 600) if ALL else (40, 4, 6, 90)
-
-
-@pytest.fixture
-def world():
-    with World() as started:
-        yield started
 
 
 def test_every_task_ends_once_whoever_calls_for_it_and_how_often(url, world, tmp_path):

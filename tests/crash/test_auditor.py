@@ -13,7 +13,7 @@ import holdfast
 from holdfast import events as ev
 from holdfast.core import codec, urls
 from holdfast.core.state import rules
-from holdfast.store.postgres.server import ServerAddress
+from holdfast.store.postgres.server.connecting import ServerAddress
 from holdfast.store.protocol import Erasure
 from holdfast.testing import auditor
 from holdfast.testing.auditor import audit, tables

@@ -18,6 +18,7 @@ from holdfast import DidNotHappen, Happened, agent, events as ev, tool
 from holdfast.core import codec, limits
 from holdfast.testing import CrashFailed, World
 from holdfast.testing.crash import everywhere as harness
+from tests.waiting import until
 
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 FEW = None if ALL else 12
@@ -576,10 +577,7 @@ def test_the_world_survives_a_client_that_is_killed(world):
     code = "import sys; from holdfast.testing import World; World.at(sys.argv[1]).request('pay', key='k')"
     client = subprocess.Popen([sys.executable, "-c", code, world.address])
     try:
-        deadline = time.monotonic() + 20
-        while world.find("k") is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: world.find("k") is not None, seconds=20)
         client.send_signal(signal.SIGKILL)
     finally:
         client.kill()
@@ -604,10 +602,7 @@ def test_the_world_ends_with_its_context_and_with_its_parent(texts):
         parent.kill()
         parent.wait()
         parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while listens(address):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not listens(address), seconds=10)
 
 
 def listens(address):

@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from tests.crash import writer
 from tests.crash.workload import THOROUGH, assert_audited, assert_goes_on
+from tests.waiting import until
 
 ROUNDS = 25 if THOROUGH else 4
 FILES = 4
@@ -32,10 +33,7 @@ def killed(process):
 
 
 def wait_for_work(acks, size):
-    patience = time.monotonic() + PATIENCE_SECONDS
-    while acks.stat().st_size <= size:
-        assert time.monotonic() < patience, "nobody wrote anything"
-        time.sleep(0.01)
+    until(lambda: acks.stat().st_size > size, seconds=PATIENCE_SECONDS, why="nobody wrote anything")
 
 
 @pytest.mark.parametrize("file", range(FILES))

@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.auditor import audit
+from tests.waiting import until
 
 AGENT = textwrap.dedent(
     """
@@ -105,11 +106,9 @@ def test_a_second_process_that_is_asked_to_wait_takes_over_when_the_first_is_kil
     )
     run = [sys.executable, str(script), str(tmp_path)]
     first = subprocess.Popen([*run, "sit"])
-    while not (tmp_path / "sitting").exists():
-        time.sleep(0.01)
+    until(lambda: (tmp_path / "sitting").exists())
     second = subprocess.Popen([*run, "go"], stdout=subprocess.PIPE, text=True)
-    while not (tmp_path / "opened-to-go").exists():
-        time.sleep(0.01)
+    until(lambda: (tmp_path / "opened-to-go").exists())
     time.sleep(0.5)
     killed_at = time.time()
     first.kill()

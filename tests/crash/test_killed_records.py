@@ -13,6 +13,7 @@ from holdfast.testing.auditor import audit
 from tests.crash import record_writer
 from tests.crash.record_writer import SHARED, SPACE, Expected, found, read_journal
 from tests.crash.workload import THOROUGH
+from tests.waiting import until
 
 STORES = ("sqlite", "postgres")
 ROUNDS = 20 if THOROUGH else 3
@@ -24,13 +25,6 @@ def kill(process):
     process.kill()
     _, errors = process.communicate()
     assert process.returncode == -9, errors.decode()
-
-
-def wait_for(holds):
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < until, "nothing was written"
-        time.sleep(0.01)
 
 
 def assert_only_what_was_done(records, name, journal):
@@ -69,7 +63,7 @@ def test_what_was_done_to_records_survives_kill_9_and_nothing_else_was(url, seed
             command = [sys.executable, record_writer.__file__, url, journal, name, str(chance.getrandbits(32))]
             running[name] = (subprocess.Popen(command, stderr=subprocess.PIPE), journal)
         for process, journal in running.values():
-            wait_for(
+            until(
                 lambda process=process, journal=journal: (
                     process.poll() is not None or (journal.exists() and read_journal(journal)[0])
                 )

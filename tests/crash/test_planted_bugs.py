@@ -32,6 +32,7 @@ from holdfast.engine.logs import loading
 from holdfast.engine.logs.log import Log
 from holdfast.engine.verbs.task import Task
 from holdfast.failpoints import armed, failpoint
+from holdfast.store import acceptance
 from holdfast.store.memory.store import MemoryStore
 from holdfast.store.protocol import place
 from holdfast.store.sqlite.store import SqliteStore
@@ -298,11 +299,12 @@ def a_living_holder_keeps_its_task(bench):
 def conflicts_ignored(patch):
     """The store appends at the head, whatever head was expected."""
 
-    def anywhere(self, write):
-        log = self._logs.get(write.log)
-        return write.expect if log is None else log.head
+    right = acceptance._follows
 
-    patch.setattr(MemoryStore, "_expected", anywhere)
+    def anywhere(write, known, moved):
+        return right(replace(write, expect=known.head(write.log) or write.expect), known, moved)
+
+    patch.setattr(acceptance, "_follows", anywhere)
 
 
 def one_of_two_writers_is_refused(bench):

@@ -16,14 +16,15 @@ from holdfast.engine.logs.log import Log
 from holdfast.store import processes
 from holdfast.testing import World
 from tests.crash.test_planted_bugs import Bug, changes
-from tests.crash.test_workers_killed import start_again
 from tests.postgres_server import Server, binaries
+from tests.waiting import again, until
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from holdfast.store.postgres import liveness, queries, server as servers  # noqa: E402
+from holdfast.store.postgres import liveness  # noqa: E402
 from holdfast.store.postgres.liveness import Absences, Sighting  # noqa: E402
-from holdfast.store.postgres.presence import ServerPresence  # noqa: E402
+from holdfast.store.postgres.server import connecting as servers, queries  # noqa: E402
+from holdfast.store.postgres.server.presence import ServerPresence  # noqa: E402
 
 CALL_SECONDS = 2.5
 HOLDERS = "select pid from pg_locks where locktype = 'advisory' and granted"
@@ -97,15 +98,7 @@ def two_workers(bench, back_after, seconds=CALL_SECONDS):
 
 
 def wait(true):
-    until = time.monotonic() + 60
-    while True:
-        try:
-            if true():
-                return
-        except holdfast.StoreError:
-            pass  # the server is on its way back
-        assert time.monotonic() < until, "it does not come to pass"
-        time.sleep(0.02)
+    until(lambda: again(true), 60)  # the server may be on its way back
 
 
 def assert_nothing_was_taken(bench, app):
@@ -128,7 +121,7 @@ def a_living_worker_whose_session_was_ended_keeps_its_task(bench):
 def living_workers_keep_their_tasks_when_the_server_is_restarted(bench):
     with two_workers(bench, back_after=3.5 * limits.ABSENT_SECONDS, seconds=5.5) as app:
         bench.server.kill()
-        start_again(bench.server)
+        bench.server.start_again()
         wait(lambda: len(bench.world.requests("pay")) >= 2)
         wait(lambda: assert_nothing_was_taken(bench, app) is None)
 

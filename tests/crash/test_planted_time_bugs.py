@@ -16,15 +16,9 @@ from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.execution.replay import LiveCalls
 from holdfast.engine.execution.watch import Watch
 from tests.crash.test_planted_bugs import Bench, Bug
+from tests.waiting import until
 
 SOON, LONG = 0.2, 3.0
-
-
-def until(true, seconds=20):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def a_hanging_step_ends_at_the_deadline(bench):
@@ -168,7 +162,7 @@ def a_cut_call_may_still_be_sent(bench):
     with holdfast.open("memory:") as app:
         state = app.run(worker, id="t", hold=0)
         late.set()
-        until(lambda: sent)
+        until(lambda: sent, 20)
         assert state.status == "waiting", "it was believed undone while its thread was sending"
 
 
@@ -192,4 +186,4 @@ BUGS = [
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
 def test_a_planted_bug_is_caught(bug, tmp_path):
     bug.assert_caught(Bench(None, tmp_path))
-    until(lambda: not len(ABANDONED))
+    until(lambda: not len(ABANDONED), 20)

@@ -20,6 +20,7 @@ from holdfast.testing import World
 from holdfast.testing.auditor import audit
 from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server, Standby, binaries
+from tests.waiting import again, until
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -360,13 +361,13 @@ def test_a_claim_that_went_down_with_the_server_was_never_made(servers, world):
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         try:
-            _wait(lambda: entered)
+            until(lambda: entered)
             assert app.get("t").status == "running"
             primary.kill()
             primary.start()
-            assert _again(lambda: [one.kind for one in app.events("t")]) == ["task_created"], "the claim is gone"
+            assert again(lambda: [one.kind for one in app.events("t")]) == ["task_created"], "the claim is gone"
             down.set()
-            _wait(lambda: _again(lambda: app.get("t").status) == "completed")
+            until(lambda: again(lambda: app.get("t").status) == "completed")
         finally:
             down.set()
             worker.stop()
@@ -375,21 +376,3 @@ def test_a_claim_that_went_down_with_the_server_was_never_made(servers, world):
         assert worker.counts["lease_lost"] == 1
         assert len(world.requests("pay")) == 1
         assert app.verify().ok and audit(primary.url()) == []
-
-
-def _wait(true):
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until, "it did not come to pass"
-        time.sleep(0.01)
-
-
-def _again(read):
-    """Read, as often as it takes a server to come back."""
-    until = time.monotonic() + 60
-    while True:
-        try:
-            return read()
-        except AGAIN:
-            assert time.monotonic() < until, "the server did not come back"
-            time.sleep(0.05)

@@ -16,24 +16,17 @@ import pytest
 import holdfast
 from holdfast import events as ev
 from holdfast.core import limits
-from holdfast.testing.crash.world import World
 from tests import pgbouncer_server
 from tests.conftest import ALL
 from tests.crash.storm import Crew, assert_all_well, begin
-from tests.crash.test_workers_killed import start_again
 from tests.postgres_proxy import Proxy
 from tests.postgres_server import Server, Standby, binaries
+from tests.waiting import again, until
 
 CALL_SECONDS = 2.0
 SECONDS = 120
 LOCKED = "select pid from pg_locks where locktype = 'advisory' and granted and pid <> pg_backend_pid()"
 CLIENTS = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
-
-
-@pytest.fixture
-def world():
-    with World() as started:
-        yield started
 
 
 @pytest.fixture
@@ -60,24 +53,6 @@ def through(server, port):
     return parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{port}").geturl()
 
 
-def wait(true, what):
-    until = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
-
-
-def again(read):
-    """Read, as often as it takes a server to come back."""
-    until = time.monotonic() + SECONDS
-    while True:
-        try:
-            return read()
-        except holdfast.StoreError:
-            assert time.monotonic() < until, "the server did not come back"
-            time.sleep(0.05)
-
-
 def left(app):
     return again(lambda: sum(one.ready + one.running + one.timed for one in app.store.queues.depths()))
 
@@ -89,9 +64,9 @@ def nothing_is_lost(world, url, breaks, *, tasks=8, steps=2, app_url=None, seed=
         *places, seed=seed, url=url, world=world.address, pause=CALL_SECONDS, workers=1, concurrency=tasks, **given
     )
     with holdfast.open(app_url or url) as app, crew:
-        wait(lambda: len(app.workers()) == 2, "a worker does not begin")
+        until(lambda: len(app.workers()) == 2, why="a worker does not begin")
         begin(app, tasks, steps)
-        wait(lambda: len(app.list(status="running")) == tasks, "the tasks are not begun")
+        until(lambda: len(app.list(status="running")) == tasks, why="the tasks are not begun")
         count = 0
         for broken in breaks:
             time.sleep(crew.rng.uniform(0.2, 1.2))
@@ -99,7 +74,7 @@ def nothing_is_lost(world, url, breaks, *, tasks=8, steps=2, app_url=None, seed=
                 broken()
                 count += 1
         assert count or not breaks, "it was over before anything broke"
-        wait(lambda: not left(app), "the tasks do not end")
+        until(lambda: not left(app), why="the tasks do not end")
         crew.stop(30)
         seen = again(lambda: assert_all_well(app, world, tasks, steps))
     assert seen["twice"] == 0, dict(seen)
@@ -124,7 +99,7 @@ def ended(server, which):
 def test_the_server_is_killed_and_started_again(server, world):
     def restart():
         server.kill()
-        start_again(server)
+        server.start_again()
 
     nothing_is_lost(world, server.url(), [restart] * 2)
 
@@ -220,7 +195,7 @@ def test_workers_live_by_their_lease_on_a_server_whose_locks_lock_nothing(server
 
     def restart():
         server.kill()
-        start_again(server)
+        server.start_again()
 
     nothing_is_lost(world, f"{server.url()}?presence=lease", [restart] * 2, imitation=True)
 
@@ -234,7 +209,7 @@ def test_the_server_is_restarted_again_and_again(server, world, seed):
 
     def restart():
         server.kill()
-        start_again(server)
+        server.start_again()
 
     began = time.monotonic()
     tasks, steps, restarts = (16, 4, 5) if ALL else (16, 3, 2)
@@ -259,12 +234,12 @@ def at_a_call(app, world, lose, victim, **given):
     others, victims = Crew({}, **given), Crew(victim, **given)  # one imports while the other works already
     with victims:
         begin(app, 1, 2)
-        wait(lambda: any(one.kind == "step_started" for one in app.events("t0000")), "no call begins")
+        until(lambda: any(one.kind == "step_started" for one in app.events("t0000")), why="no call begins")
         with others:
-            wait(lambda: len(app.workers()) == 2, "a worker does not begin")
+            until(lambda: len(app.workers()) == 2, why="a worker does not begin")
             lost_us = time.time_ns() // 1000
             lose(victims)
-            wait(lambda: app.get("t0000").status == "completed", "it is not taken over")
+            until(lambda: app.get("t0000").status == "completed", why="it is not taken over")
             others.stop()
     assert assert_all_well(app, world, 1, 2)["twice"] == 0
     records = list(app.events("t0000"))
@@ -300,7 +275,9 @@ def test_a_living_worker_that_is_presumed_dead_costs_a_claim_and_no_effect(postg
 
         def cut_off(crew):
             proxy.drop(refuse=True)
-            wait(lambda: sum(one.kind == "task_claimed" for one in app.events("t0000")) == 2, "it is not taken over")
+            until(
+                lambda: sum(one.kind == "task_claimed" for one in app.events("t0000")) == 2, why="it is not taken over"
+            )
             under_way.append(world.requests() == [])
 
         _, taken, _ = at_a_call(app, world, cut_off, {"url": cut, "pause": 6.0}, url=postgres_url, timeout=7.0)

@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import agent
+from tests.waiting import until, until_past
 
 STORES = ("sqlite", "postgres")
 LONG = 60
@@ -76,13 +77,6 @@ def begin(url, tmp_path):
         process.wait(LONG)
 
 
-def until(true, seconds=LONG):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-
-
 def declared(name, calls):
     """The agents of the program, as this process has them: they end at once."""
 
@@ -112,7 +106,7 @@ def test_a_deadline_outlives_the_process_and_ends_the_task_in_the_next_one(url, 
         worker.kill()
         worker.wait(LONG)
         assert app.get("t").deadline == deadline
-        time.sleep(max(0.0, deadline.timestamp() - time.time()) + 0.1)
+        until_past(deadline)
         done = app.run(declared(name, calls), id="t", wait=LONG)
         assert (done.status, done.failure.type, calls) == ("failed", "TimeLimit", [])
         assert done.deadline == deadline and done.steps["first#1"].result == "kept"

@@ -3,27 +3,20 @@
 import json
 import time
 
-import psycopg
 import pytest
 
 import holdfast
-from holdfast.testing.crash.world import World
 from tests.conftest import ALL
 from tests.crash.network import Network
 from tests.crash.postgres_audit import audited
 from tests.crash.storm import Crew, agents_at, assert_all_well, begin
 from tests.postgres_server import Server, binaries
+from tests.waiting import until
 
 STORES = ("sqlite", "postgres")
 TASKS, STEPS, SECONDS = (2_000, 10, 1_800) if ALL else (90, 5, 120)
 EVERY_SECONDS = 0.5
 """How often there is trouble if all is tested; else it comes a few times, whenever more of the tasks are done."""
-
-
-@pytest.fixture
-def world():
-    with World() as started:
-        yield started
 
 
 def storm(app, crew, trouble, times=10):
@@ -51,10 +44,7 @@ def holds(app, pid):
 
 def wait_for_all(app):
     """Six workers serve: none of them comes too late to get anything to do."""
-    until = time.monotonic() + 30
-    while len(app.workers()) < 6:
-        assert time.monotonic() < until, "a worker does not begin"
-        time.sleep(0.01)
+    until(lambda: len(app.workers()) >= 6, seconds=30, why="a worker does not begin")
 
 
 def tell(what, began, count, crew, seen):
@@ -120,7 +110,7 @@ def test_the_server_is_killed_and_started_again(world, tmp_path):
             def restart():
                 if not ALL or crew.rng.random() < 0.1:  # it takes longer to start than half a second
                     server.kill()
-                    start_again(server)
+                    server.start_again()
 
             began = time.monotonic()
             begin(app, TASKS, STEPS)
@@ -131,16 +121,6 @@ def test_the_server_is_killed_and_started_again(world, tmp_path):
         assert audited(url, tmp_path) == []
     finally:
         server.stop()
-
-
-def start_again(server):
-    """Its old processes may need a moment to notice that their head is gone."""
-    for _ in range(20):
-        try:
-            return server.start()
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not start again")
 
 
 def test_workers_are_cut_off_from_the_server_for_longer_than_their_lease(world, tmp_path):
@@ -179,17 +159,14 @@ def test_the_late_result_of_a_zombie_is_kept_and_used_by_nobody(postgres_url, wo
     world.hang("pay", 0.5)
     with holdfast.open(url) as app, Crew({"counts": str(counts)}, **given) as zombies:
         app.start(steady, {"steps": 2}, id="t0000")
-        while not world.requests():
-            time.sleep(0.01)
+        until(lambda: world.requests())
         with zombies.frozen(0), Crew({}, **given) as others:
-            until = time.monotonic() + 30
-            while app.get("t0000").status != "completed":
-                assert time.monotonic() < until, list(app.events("t0000"))
-                time.sleep(0.02)
+            until(lambda: app.get("t0000").status == "completed", seconds=30, why=lambda: list(app.events("t0000")))
             others.stop()
-        while not any(record.kind == "step_observed" for record in app.events("t0000")):
-            assert time.monotonic() < until, "the zombie's result is lost"
-            time.sleep(0.02)
+        until(
+            lambda: any(record.kind == "step_observed" for record in app.events("t0000")),
+            why="the zombie's result is lost",
+        )
         zombies.stop()
         seen = assert_all_well(app, world, 1, 2)
         kinds = [record.kind for record in app.events("t0000")]

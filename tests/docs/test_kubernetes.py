@@ -5,7 +5,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +17,7 @@ import yaml
 import holdfast
 from holdfast import agent, events as ev
 from tests.cli.test_terminal import COMMAND, ENVIRONMENT
+from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md"
 MANIFESTS = [
@@ -177,13 +177,6 @@ def probe(name, port):
         return error.code
     except OSError:
         return 0
-
-
-def until(true, seconds=60):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def test_a_worker_started_as_the_deployment_says_answers_its_probes_and_drains_within_the_grace(postgres_url, tmp_path):

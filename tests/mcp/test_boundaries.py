@@ -15,6 +15,7 @@ from holdfast.mcp.reading.scope import Scope
 from holdfast.mcp.reading.uris import TEMPLATES, USER_TEMPLATES
 from tests.mcp.test_roles import CALLS, FORMS, ROLES, breaker
 from tests.mcp.world import ASK, KnowsHandles, about, answering, fill, refused, said, stdio
+from tests.waiting import auntil
 
 STORES = ("sqlite", "postgres")
 HIDDEN = "of-another-tenant"
@@ -140,8 +141,7 @@ def test_a_subscription_hears_nothing_of_another_namespace(ours, theirs):
         await theirs.aio.start("recap", id="another")
         await ours.aio.patch("own", StatePatch(set={"x": 1}))
         async with asyncio.timeout(10):
-            while not told:
-                await asyncio.sleep(0.01)
+            await auntil(lambda: told)
         assert told == [own]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -12,6 +12,7 @@ from holdfast import StatePatch
 from holdfast.mcp import server
 from holdfast.mcp.changes import ChangeFeed
 from holdfast.mcp.reading.scope import Scope
+from tests.waiting import auntil
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 STORES = ("sqlite", "postgres")
@@ -70,14 +71,12 @@ def test_a_client_that_unsubscribed_is_told_no_more_and_the_other_still_is(app):
                 await leaves.unsubscribe_resource(URI)
                 await app.aio.patch("t", StatePatch(set={"x": 1}))
                 with anyio.fail_after(10):
-                    while not heard["stays"]:
-                        await asyncio.sleep(0.02)
+                    await auntil(lambda: heard["stays"])
             assert heard == {"stays": 1, "leaves": 0}
             await leaves.subscribe_resource(URI)  # the other one went away without a word
             await app.aio.patch("t", StatePatch(set={"x": 2}))
             with anyio.fail_after(10):
-                while not heard["leaves"]:
-                    await asyncio.sleep(0.02)
+                await auntil(lambda: heard["leaves"])
         assert heard == {"stays": 1, "leaves": 1}
 
     asyncio.run(check())
@@ -101,8 +100,7 @@ def test_what_is_left_is_forgotten(app):
         assert len(feed) == 2
         await app.aio.patch("t", StatePatch(set={"x": 1}))
         with anyio.fail_after(10):
-            while len(told) < 2:
-                await asyncio.sleep(0.01)
+            await auntil(lambda: len(told) >= 2)
         assert sorted(told) == [URI, f"{URI}/log"]
         feed.leave([URI, f"{URI}/log"])
         assert len(feed) == 0

@@ -20,6 +20,7 @@ from holdfast import (
     agent,
     tool,
 )
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 QUICK = Retry(3, first=0.01)
@@ -30,14 +31,6 @@ LONG = 20
 def app(url):
     with holdfast.open(url) as opened:
         yield opened
-
-
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
 
 
 def knowing(body):

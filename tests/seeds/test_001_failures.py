@@ -29,14 +29,6 @@ def app(url):
         yield opened
 
 
-def until(true):
-    end = time.monotonic() + LONG
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.01)
-    return found
-
-
 STORY = """
 import sys, time
 import holdfast

@@ -12,8 +12,9 @@ import holdfast
 from holdfast import tracing
 from holdfast.cli.failures.refusal import USAGE
 from tests.cli import worker_agents as agents
-from tests.cli.test_worker import Process, pids_of_children, until
+from tests.cli.test_worker import Process, pids_of_children
 from tests.engine.telemetry.collectors import collecting, refusing_endpoint
+from tests.waiting import until
 
 PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
 """What Prometheus accepts."""
