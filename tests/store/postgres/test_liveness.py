@@ -276,6 +276,20 @@ def test_a_session_that_says_nothing_is_not_ended_for_that(server):
     store.close()
 
 
+def test_a_thread_that_signed_off_before_close_looked_has_left_nothing_to_do(postgres_url):
+    """It is told to end, and may have ended before the next line of `close`."""
+    store = PostgresStore(postgres_url)
+    store.holder()
+    presence = store._links.presence()
+    with presence._news:
+        presence._is_closed = True
+        presence._wake()
+    presence._thread.join(PATIENCE_SECONDS)
+    presence._is_closed = False  # as `close` found it
+    store.close()
+    assert not presence._thread.is_alive() and not presence.is_held
+
+
 def test_a_lock_that_an_older_session_of_ours_still_has_is_taken_when_that_one_is_gone(store, raw):
     """The server may not have noticed yet that the connection is lost."""
     holder, presence = store.holder(), store._links.presence()

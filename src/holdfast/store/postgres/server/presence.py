@@ -164,10 +164,10 @@ class ServerPresence:
         self._is_closed = True
         with self._news:
             self._wake()
-        if self._thread.is_alive():
-            self._thread.join(limits.GOODBYE_SECONDS)
-        else:
+        if self._thread.ident is None:  # it was never started
             self._leave()
+        else:  # it signs off, or has done so since it was told
+            self._thread.join(limits.GOODBYE_SECONDS)
 
     # In the thread
 
