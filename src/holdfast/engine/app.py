@@ -491,15 +491,18 @@ class App:
             self._load(id), agent, anyway=anyway, by=acting(by), why=why, deadline_us=limit, hold=seconds(hold, "hold")
         )
 
-    def reopen(self, id: str, *, by: str = "", why: str = "", deadline: Duration | None = None) -> TaskState:
+    def reopen(
+        self, id: str, *, by: str = "", why: str = "", anyway: bool = False, deadline: Duration | None = None
+    ) -> TaskState:
         """Make a failed or quarantined task pending for workers. Nothing is run here.
 
-        `deadline` is a new one, from now.
+        `deadline` is a new one, from now. `anyway` accepts that a task's log has lost events: it continues from what
+        is left.
         """
         by = self._decided_by(id, "reopen", by)
         length = None if deadline is None else seconds(deadline, "deadline", above_zero=True)
         limit = deadline_us(self.clock.now_us(), length)
-        return self._change(id, lifecycle.reopen(by, why, limit))
+        return self._change(id, lifecycle.reopen(by, why, limit, anyway=anyway))
 
     @overload
     def call(

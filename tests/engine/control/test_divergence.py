@@ -273,6 +273,33 @@ def test_a_frozen_task_is_refused_until_somebody_says_anyway(app, past, texts):
     assert app.verify().ok
 
 
+def test_a_frozen_task_is_reopened_for_workers_only_if_somebody_says_anyway(app, past, texts):
+    @agent
+    def worker(task):
+        task.step(past.keep)
+        task.step(int, "1", name="lost")
+        task.step(past.restore)
+        return task.step(int, "7", name="last")
+
+    with pytest.raises(Diverged):
+        app.run(worker, id="t")
+    before = app.head("t")
+    with pytest.raises(Diverged):
+        app.reopen("t", by="ana")
+    with texts.raises(holdfast.InvalidValue):
+        app.reopen("t", by="ana", anyway=True, deadline="1h")
+    assert app.head("t") == before
+    assert app.reopen("t", by="ana", why="looked at it", anyway=True).status == "pending"
+    accepted = list(app.events("t"))[-1].event
+    assert (accepted.by, accepted.why) == ("ana", "looked at it")
+    with at_work(app.worker([worker])):
+        until(lambda: app.get("t").status == "completed")
+    assert app.get("t").result == 7
+    with pytest.raises(holdfast.HoldfastError):
+        app.reopen("t", by="ana", anyway=True)
+    assert app.verify().ok
+
+
 def lost_call(app, past, pay, till):
     """A task that paid, and whose log lost everything about that."""
 

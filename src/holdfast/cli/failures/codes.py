@@ -217,6 +217,7 @@ CODES: dict[str, Code] = {
             "holdfast log {id}   shows what is left, and which calls may have happened",
             "holdfast settle {id} CALL --did-not-happen   for each such call; or --happened",
             "holdfast resume {id} FILE --anyway   resumes it from what is left; or use rollback, fork or cancel",
+            "holdfast reopen {id} --anyway   lets a worker resume it from what is left",
         ),
     ),
     "store-closed": Code(_SAFE, ("open the store again; a forked process opens its own",)),

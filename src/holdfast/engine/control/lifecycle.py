@@ -130,10 +130,21 @@ def _had_looked(logs: Logs, id: str) -> bool:
     return False
 
 
-def reopen(by: str, why: str, deadline_us: int | None = None) -> Decide:
-    """Reopen a failed task: the step that ended it is tried afresh. Or a quarantined one."""
+def reopen(by: str, why: str, deadline_us: int | None = None, *, anyway: bool = False) -> Decide:
+    """Reopen a failed task: the step that ended it is tried afresh. Or a quarantined one.
+
+    `anyway` also lets a task that has lost events continue from what is left.
+    """
 
     def decide(state: State) -> Sequence[Event]:
+        if anyway and state.summary.waiting == "diverged":
+            if deadline_us is not None:
+                raise InvalidValue(
+                    f"a new deadline is for a task that has failed; task {state.summary.id!r} has lost events",
+                    hint="leave the deadline out; if the task fails because it has passed, reopen it with a new one",
+                )
+            return (ev.DivergenceAccepted(by=by, why=why),)
+        rules.refuse_diverged(state)
         failed = [step for step in state.steps.values() if step.status == "failed"]
         void = state.failed_step if any(step.key == state.failed_step for step in failed) else ""
         return (ev.TaskReopened(void=void, by=by, why=why, deadline_us=deadline_us, phase=state.phase_below),)

@@ -153,9 +153,10 @@ def budget(call: PageCall) -> PageAnswer:
 
 
 def resume(call: PageCall) -> PageAnswer:
-    """Make a failed or quarantined task pending for workers. It is not executed here."""
+    """Make a failed or quarantined task pending for workers, or one that has lost events. It is not executed here."""
     given = call.read(ResumeAct)
-    return _done(call, given, "", lambda app, id, by: app.reopen(id, by=by, why=given.why, deadline=given.deadline))
+    more: dict[str, Any] = {"why": given.why, "anyway": given.anyway, "deadline": given.deadline}
+    return _done(call, given, "", lambda app, id, by: app.reopen(id, by=by, **more))
 
 
 def cancel(call: PageCall) -> PageAnswer:

@@ -154,9 +154,10 @@ class PlainAct(Act, frozen=True):
 
 
 class ResumeAct(PlainAct, frozen=True):
-    """Make a task pending for workers. `deadline`: a new one, from now."""
+    """Make a task pending for workers. `deadline`: a new one, from now. `anyway`: though its log has lost events."""
 
     deadline: str | None = None
+    anyway: bool = False
 
 
 class RollbackAct(Act, frozen=True):
