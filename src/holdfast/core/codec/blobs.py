@@ -64,7 +64,7 @@ class BlobRef(Struct, frozen=True, gc=False, omit_defaults=True):
 
 def shape(raw: Raw) -> str:
     """Return the JSON type of a value without decoding it: null, bool, number, str, list or object."""
-    data = bytes(raw)
+    data = bytes(raw) if len(raw) < limits.BLOB_BYTES else memoryview(raw)[:_PREFIX].tobytes()  # no copy of the rest
     if data.startswith(b'{"$blob"'):
         try:
             return load(data, BlobRef).shape
@@ -83,14 +83,26 @@ def json_shape(data: bytes) -> str:
 SHAPES = {b"n": "null", b"t": "bool", b"f": "bool", b'"': "str", b"[": "list", b"{": "object"}
 
 
+_PREFIX = 10
+"""Bytes that tell the JSON type of a value, and which envelope it is."""
+
+
 def make_blob(raw: Raw, salt: str = "") -> tuple[Raw, Blob]:
-    """A large value's envelope and what is stored for it. Without the salt, a hash would show what it was."""
-    data = bytes(raw)
-    if data.startswith(b'{"$json"'):
-        data = data[9:-1]
-    hashed = sha256(salt.encode() + data).hexdigest()
-    ref = BlobRef(hashed, len(data), shape(raw), salt)
-    return Raw(encode_struct(ref)), Blob(hashed, zstd().compress(data, 3))
+    """A large value's envelope and what is stored for it."""
+    ref = _envelope(raw, salt)
+    return Raw(encode_struct(ref)), Blob(ref.hash, zstd().compress(_content(raw), 3))
+
+
+def _envelope(raw: Raw, salt: str) -> BlobRef:
+    """Hash a large value without a copy of it. Without the salt, a hash would show what it was."""
+    data, hashed = _content(raw), sha256(salt.encode())
+    hashed.update(data)
+    return BlobRef(hashed.hexdigest(), len(data), shape(raw), salt)
+
+
+def _content(raw: Raw) -> memoryview:
+    data = memoryview(raw)
+    return data[9:-1] if data[:8].tobytes() == b'{"$json"' else data
 
 
 def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
@@ -101,7 +113,7 @@ def same_fields(stored: dict[str, Raw], given: dict[str, Raw]) -> bool:
 
 
 def _is_stored(given: Raw, stored: bytes) -> bool:
-    return stored.startswith(b'{"$blob"') and bytes(make_blob(given, load(stored, BlobRef).salt)[0]) == stored
+    return stored.startswith(b'{"$blob"') and encode_struct(_envelope(given, load(stored, BlobRef).salt)) == stored
 
 
 def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
@@ -110,7 +122,9 @@ def open_blob(hashed: str, stored: bytes, salt: str = "") -> bytes:
         data = decompressed(stored, limits.MAX_VALUE_BYTES)
     except ValueError as error:
         raise ValueDamaged(hashed, str(error)) from None
-    if sha256(salt.encode() + data).hexdigest() != hashed:
+    found = sha256(salt.encode())
+    found.update(data)
+    if found.hexdigest() != hashed:
         raise ValueDamaged(hashed, "does not have the content it is named after")
     return data
 

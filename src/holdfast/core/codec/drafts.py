@@ -14,14 +14,16 @@ from holdfast.core.codec.blobs import make_blob
 from holdfast.core.codec.documents import encode_struct, making
 from holdfast.core.codec.records import Blob, Draft
 from holdfast.core.errors import InvalidValue
-from holdfast.core.events import BY_KIND, KIND, Erased, Event
+from holdfast.core.events import BY_KIND, KIND, Erased, Event, StepCompleted
 
 
-def draft_result(event: Event, at_us: int) -> Draft | None:
+def draft_result(event: StepCompleted, at_us: int) -> Draft | None:
     """A step's result that the engine itself put together, the short way; None if it is large.
 
     Its fields have their types already, so there is nothing to be learned from reading it back.
     """
+    if len(event.result) >= limits.BLOB_BYTES:
+        return None
     body = encode_struct(event)
     return Draft("step_completed", at_us, body, sha256(body).digest(), event) if len(body) < limits.BLOB_BYTES else None
 

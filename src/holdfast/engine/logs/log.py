@@ -37,8 +37,7 @@ from holdfast.store.protocol import Placed, place
 if TYPE_CHECKING:
     from holdfast.engine.logs.logs import Logs
 
-_QUICK = StepCompleted if StepCompleted not in SUMMARISED else None
-"""The event that is drafted the short way: it changes nothing that a list shows."""
+assert StepCompleted not in SUMMARISED, "results are drafted the short way, which leaves the row of the list alone"
 
 
 class Log:
@@ -140,7 +139,7 @@ class Log:
         drafts: list[Draft] = []
         blobs: tuple[Blob, ...] = ()
         for event in events:
-            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is _QUICK else None
+            quick = codec.draft_result(event, at_us) if ours and not salt and type(event) is StepCompleted else None
             if quick is not None:
                 drafts.append(quick)
                 continue
