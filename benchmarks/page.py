@@ -7,12 +7,13 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
 
 from benchmarks.plot import Series, line_plot
-from benchmarks.table import Row, Sections, as_json, as_markdown, from_json
+from benchmarks.table import TIMES, Row, Sections, as_json, as_markdown, from_json
 from benchmarks.workload import ALL_ROUNDS, MOST_ROUNDS
 
 HERE = Path(__file__).parent
@@ -23,7 +24,7 @@ PLOTS = {
     "storage": ("Bytes on disk for a turn of 2 KB", "turns so far", "bytes a turn", True),
     "growth-one": ("One task beside a full table, PostgreSQL", "events in the table", "steps a second", False),
     "turns": ("A turn that hands its whole history on", "turns of two messages", "microseconds of CPU", True),
-    "scaling": ("What each costs when there are more", "how many", "microseconds of CPU each", True),
+    "scaling": ("What each costs when there are more", "times as many", "times the CPU of each", False),
     "growth-many": ("200 tasks at once beside a full table", "events in the table", "steps a second", False),
 }
 
@@ -40,12 +41,15 @@ def write(folder: Path, measured: Sections, order: Iterable[str] = ()) -> None:
     sections = {name: measured.get(name) or kept[name] for name in order or measured if name in {*measured, *kept}}
     (place / "figures.json").write_text(as_json(sections) + "\n", "utf-8")
     for curve, (title, across, up, log_y) in PLOTS.items():
-        series = lines([row for rows in sections.values() for row in rows if row.curve == curve])
+        rows = [row for found in sections.values() for row in found if row.curve == curve]
+        series = relative(rows) if curve == "scaling" else lines(rows)
         if series:
             (place / f"{curve}.svg").write_text(line_plot(title, across, up, series, log_y=log_y), "utf-8")
     if not kept:
         text = _between(text, "machine", f"Measured on {today}. " + machine())
     dates = {name: day for name, day in _DATED.findall(text) if name in kept} | dict.fromkeys(measured, today)
+    if "scaling" in sections:
+        text = _between(text, "growth", growth_table(sections["scaling"]))
     page.write_text(_between(text, "table", as_markdown(sections, dates if kept else {})), "utf-8")
 
 
@@ -66,6 +70,37 @@ def lines(rows: list[Row]) -> list[Series]:
             if row.compare is not None:
                 found.setdefault(row.beside, {})[row.at] = row.compare
     return [Series(name, sorted(points.items())) for name, points in found.items() if len(points) > 1]
+
+
+def relative(rows: list[Row]) -> list[Series]:
+    """Each line's cost of one thing, beside that of one where there are fewest: 1 everywhere if the cost is linear."""
+    return [
+        Series(name, [(size / points[0][0], cost / size / (points[0][1] / points[0][0])) for size, cost in points])
+        for name, points in _curves(rows).items()
+    ]
+
+
+def growth_table(rows: list[Row]) -> str:
+    """What n, 2n, 4n and 8n cost, a row for each line, and the greatest ratio of a doubling."""
+    lines = ["| what | n | n | 2n | 4n | 8n | most per doubling |", "|---|--:|--:|--:|--:|--:|--:|"]
+    for name, points in _curves(rows).items():
+        costs = [cost for _, cost in points]
+        ratio = max(more / less for less, more in pairwise(costs))
+        cells = [
+            name,
+            f"{points[0][0]:,.0f}",
+            *(f"{cost:,.3g} ms" if cost < 100 else f"{cost:,.0f} ms" for cost in costs),
+        ]
+        lines.append(f"| {' | '.join((*cells, f'{ratio:.2f}{TIMES}'))} |")
+    return "\n".join(lines)
+
+
+def _curves(rows: list[Row]) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.curve and row.measured is not None:
+            found.setdefault(row.line, []).append((row.at, row.measured))
+    return found
 
 
 def machine() -> str:

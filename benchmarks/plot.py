@@ -11,10 +11,13 @@ from html import escape
 
 from msgspec import Struct
 
-WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 78, 210, 44, 52
+WIDTH, HEIGHT = 820, 400
+LEFT, RIGHT, TOP, BOTTOM = 78, 270, 44, 52
 LINE_HEIGHT = 15
-COLOURS = ("#2f81f7", "#db6d28", "#a371f7", "#3fa45b", "#d4508a")
+COLOURS = (
+    *("#2f81f7", "#db6d28", "#a371f7", "#3fa45b", "#d4508a"),
+    *("#8a7f2f", "#1b9e9e", "#b35c5c", "#6b7fd7", "#7a7a7a", "#c38f10"),
+)
 
 # Greys between black and white: a page may be dark while the system is not, so no picture can ask which it is.
 _STYLE = """
@@ -115,6 +118,7 @@ def _named(axis: Axis) -> str:
 
 
 def _lines(series: list[Series], across: Axis, up: Axis) -> Iterator[str]:
+    assert len(series) <= len(COLOURS), "a line without a colour would be left out"
     heights = _apart([_y(up, one.points[-1][1]) for one in series])
     for one, colour, height in zip(series, COLOURS, heights, strict=False):
         places = [(_x(across, x), _y(up, y)) for x, y in one.points]

@@ -68,6 +68,34 @@ def test_a_history_that_begins_with_nothing_is_drawn_from_nought_on():
     assert {"0", "500k", "1M", "events", "steps/s", "a: 100"} <= set(texts)
 
 
+GROWING = [
+    Row(name=f"{line}, {at}", measured=cost, unit="ms", curve="scaling", at=at, line=line)
+    for line, costs in (("steps", (1, 2, 4, 8)), ("squares", (1, 4, 16, 64)))
+    for at, cost in zip((10, 20, 40, 80), costs, strict=True)
+]
+
+
+def test_the_growth_table_has_a_row_for_each_thing_and_its_worst_doubling():
+    table = page.growth_table(GROWING).splitlines()
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| steps", "| squares"]
+    assert table[2].endswith("| 1 ms | 2 ms | 4 ms | 8 ms | 2.00× |")  # noqa: RUF001
+    assert table[3].endswith("| 4.00× |")  # noqa: RUF001
+
+
+def test_a_linear_cost_is_drawn_as_a_level_line():
+    steps, squares = page.relative(GROWING)
+    assert [y for _, y in steps.points] == [1, 1, 1, 1] and [x for x, _ in steps.points] == [1, 2, 4, 8]
+    assert [y for _, y in squares.points] == [1, 2, 4, 8]
+
+
+def test_no_line_of_a_plot_is_left_out():
+    many = [Series(str(number), [(1, 1), (2, number)]) for number in range(1, 12)]
+    svg = line_plot("Growth", "times", "times", many, log_y=False)
+    assert sum(one.tag.endswith("polyline") for one in xml.fromstring(svg).iter()) == len(many)
+    with pytest.raises(AssertionError, match="left out"):
+        line_plot("Growth", "times", "times", [*many, *many], log_y=False)
+
+
 def test_a_page_is_written_between_its_marks_and_nowhere_else(tmp_path):
     before = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
     (tmp_path / "benchmarks.md").write_text(before, "utf-8")
