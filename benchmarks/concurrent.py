@@ -81,6 +81,8 @@ def _times(bench: Bench) -> list[Row]:
             bare=lambda: _bare(bench.place / f"bare-{next(runs)}.db", events),
             many=lambda: _used(lambda: asyncio.run(_many(app, next(runs)))),
             plain=lambda: _used(lambda: _plain(memory, next(runs))),
+            lone=lambda: _used(lambda: asyncio.run(app.arun(_lone, id=f"lone-{next(runs)}"))),
+            alone=lambda: _used(lambda: _plain(app, next(runs))),
         )
     per = {name: seconds * 1e6 / (APPENDERS * EACH) for name, seconds in found.items()}
     return [
@@ -98,6 +100,14 @@ def _times(bench: Bench) -> list[Row]:
             unit="µs",
             compare=per["plain"],
             beside="a def step in memory",
+            goal=at_most(2),
+        ),
+        Row(
+            name="a lone async step, process, processor time",
+            measured=per["lone"],
+            unit="µs",
+            compare=per["alone"],
+            beside="a def step",
             goal=at_most(2),
         ),
     ]
@@ -140,6 +150,11 @@ def _bare(path: Path, events: list[Event]) -> float:
 @agent(name="many")
 async def _steps(task: AsyncTask) -> int:
     return sum([await task.step(_answer) for _ in range(EACH)])
+
+
+@agent(name="lone")
+async def _lone(task: AsyncTask) -> int:
+    return sum([await task.step(_answer) for _ in range(APPENDERS * EACH)])
 
 
 @agent(name="plain")

@@ -12,6 +12,9 @@ import asyncio
 import functools
 import gc
 import os
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +36,7 @@ FLAT = 1.3
 """How many times the memory, file descriptors and threads after some tasks a process may have after all of them."""
 
 ROUNDS = 3
+BRANCHES = 2_000
 TOGETHER = 250
 """How many of the tasks that are started and ended are live at once."""
 
@@ -63,7 +67,8 @@ def rows(bench: Bench) -> list[Row]:
         for number, subject in enumerate(SUBJECTS):
             found += _rows(subject.name, subject.sizes, subject.cost(bench.folder(str(number)), subject.sizes))
             say(subject.name)
-        return [*found, *_tasks(bench.folder("tasks"), doubled(12_500))]
+        found += _tasks(bench.folder("tasks"), doubled(12_500))
+    return [*found, *_beside_each_other(found), _memory(bench.folder("memory"))]
 
 
 @contextmanager
@@ -93,6 +98,45 @@ def _rows(name: str, sizes: Sizes, costs: Sequence[float]) -> Iterator[Row]:
             at=size,
             line=name,
         )
+
+
+def _beside_each_other(rows: Sequence[Row]) -> Iterator[Row]:
+    """Two goals that compare one cost with another of the same run."""
+    each = {(row.line, row.at): row.measured / row.at * 1e3 for row in rows if row.curve and row.measured is not None}
+    few, many, children = 1_000, 8_000, 2_000
+    yield Row(
+        name=f"a live async task, one of {many:,}",
+        measured=each["live async tasks", many],
+        unit="µs",
+        compare=each["live async tasks", few],
+        beside=f"one of {few:,}",
+        goal=at_most(FLAT),
+    )
+    yield Row(
+        name=f"an async child, one of {children:,}",
+        measured=each["async children", children],
+        unit="µs",
+        compare=each["def children", children],
+        beside="a def child",
+        goal=at_most(1.5),
+    )
+
+
+def _memory(place: Path) -> Row:
+    """The memory that branches which read between their steps add to a process, at its most."""
+    command = (sys.executable, "-m", "benchmarks.scaling", str(place / "memory.db"), str(BRANCHES))
+    added = int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    name = f"memory of {BRANCHES:,} branches that read between steps"
+    return Row(name=name, measured=added / 2**20, unit="MB", goal=at_most(100, "MB"))
+
+
+def _added_by_branches(path: str, branches: int) -> int:
+    """Bytes by which the most memory that this process had grows."""
+    with holdfast.open(path, durability="process") as app:
+        _completed(app, reading_branches, 1)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        _completed(app, reading_branches, branches)
+        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
 
 # What grows
@@ -129,6 +173,23 @@ async def reading_branches(task: AsyncTask, size: int) -> None:
         for part in range(2):
             await task.step(_atold, number, name=f"work-{number}-{part}")
             assert task.state.get("nothing") is None
+
+    await asyncio.gather(*map(branch, range(size)))
+
+
+@agent
+async def reading_in_reverse(task: AsyncTask, size: int) -> None:
+    """The same, but the branch whose step is last in the log reads first."""
+    turns = [asyncio.Event() for _ in range(size + 1)]
+    turns[size].set()
+
+    async def branch(number: int) -> None:
+        await task.step(_atold, number, name=f"work-{number}-0")
+        await turns[number + 1].wait()
+        assert task.state.get("nothing") is None
+        turns[number].set()
+        await task.step(_atold, number, name=f"work-{number}-1")
+        assert task.state.get("nothing") is None
 
     await asyncio.gather(*map(branch, range(size)))
 
@@ -223,6 +284,7 @@ SUBJECTS = [
     Subject("items of one map", doubled(1_250), _run(mapping)),
     Subject("bytes of a value", doubled(6_250_000), _run(large)),
     Subject("branches that read between steps", doubled(1_250), _run(reading_branches)),
+    Subject("branches that read in reverse order", doubled(1_250), _run(reading_in_reverse)),
     Subject("live async tasks", doubled(1_000), _live),
     Subject("def children", doubled(250), _run(parent)),
     Subject("async children", doubled(250), _run(async_parent)),
@@ -294,3 +356,7 @@ def _tasks(place: Path, sizes: Sizes) -> Iterator[Row]:
             beside=f"{sizes[0]:,}",
             goal=at_most(FLAT),
         )
+
+
+if __name__ == "__main__":
+    print(_added_by_branches(sys.argv[1], int(sys.argv[2])))

@@ -180,13 +180,18 @@ Values = Mapping[str, Any]
 Statement = tuple[bytes, Values | None]
 """A text with named parameters, and their values."""
 
+Encode = Callable[[Any], bytes | None]
+"""Makes of a value what the server takes."""
+
+_NO_VALUES: Values = {}
+
 _PARAMETER = re.compile(rb"%\((\w+)\)[sb]")
 _OKAY = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 _integer = struct.Struct("!q").pack
 
 # By the type of a value: the server's number of that type, and the value as the server takes it.
-_TYPES: dict[type, tuple[int, Callable[[Any], bytes | None]]] = {
+_TYPES: dict[type, tuple[int, Encode]] = {
     str: (25, text),
     int: (20, _integer),
     Int8: (20, _integer),
@@ -245,7 +250,7 @@ class StatementRunner:
 
     def __init__(self) -> None:
         self._read: dict[bytes, tuple[bytes, tuple[str, ...]]] = {}
-        self._known: dict[tuple[bytes, tuple[int, ...]], _Prepared] = {}
+        self._known: dict[tuple[bytes, tuple[type, ...]], tuple[_Prepared, list[Encode]]] = {}
         self._numbers = count()
 
     def run(self, link: PatientConnection, text: bytes, values: Values | None) -> Result:
@@ -257,23 +262,23 @@ class StatementRunner:
         return _together(link, [self._encoded(text, values) for text, values in statements])
 
     def _encoded(self, text: bytes, values: Values | None) -> tuple[_Prepared, list[bytes | None]]:
+        """Encode the values by their types; a statement is prepared once for each combination of types."""
         read = self._read.get(text)
         if read is None:
             read = self._read[text] = _parsed(text)
-        given: Values = values or {}
-        types: list[int] = []
-        encoded: list[bytes | None] = []
-        for name in read[1]:
-            value = given[name]
-            oid, encode = _TYPES[type(value)]
-            types.append(oid)
-            encoded.append(encode(value))
-        key = (text, tuple(types))
+        if values is None:
+            values = _NO_VALUES
+        given = [values[name] for name in read[1]]
+        key = (text, tuple(map(type, given)))
         found = self._known.get(key)
         if found is None:
-            name = b"holdfast_%d" % next(self._numbers)
-            found = self._known[key] = _Prepared(name, read[0], key[1], [pq.Format.BINARY] * len(types))
-        return found, encoded
+            found = self._known[key] = self._prepare(read[0], key[1])
+        return found[0], [encode(value) for encode, value in zip(found[1], given, strict=True)]
+
+    def _prepare(self, text: bytes, types: Sequence[type]) -> tuple[_Prepared, list[Encode]]:
+        oids = tuple(_TYPES[one][0] for one in types)
+        name = b"holdfast_%d" % next(self._numbers)
+        return _Prepared(name, text, oids, [pq.Format.BINARY] * len(types)), [_TYPES[one][1] for one in types]
 
 
 def _parsed(text: bytes) -> tuple[bytes, tuple[str, ...]]:
