@@ -97,12 +97,13 @@ class Log:
     def _append_event(self, event: Event, commit: Callable[[str, Head, Draft], bytes | None]) -> bool:
         """The short way, for an event that brings nothing else along; False if it does."""
         state, logs = self.folded, self._logs
-        if state is None or state.salt or self._weight > self._snapshot_at or type(event) in SUMMARISED:
-            return False
-        if state.summary.doubts:
+        if state is None or state.salt or self._weight > self._snapshot_at or state.summary.doubts:
             return False
         at_us = logs.clock.now_us()
-        draft = codec.draft_result(event, at_us) if type(event) is StepCompleted else codec.small_draft(event, at_us)
+        if type(event) is StepCompleted:
+            draft = codec.draft_result(event, at_us)
+        else:
+            draft = None if type(event) in SUMMARISED else codec.small_draft(event, at_us)
         if draft is None:
             return False
         digest = commit(self.name, self.head, draft)
