@@ -12,7 +12,7 @@ import re
 import select
 import struct
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -85,13 +85,8 @@ _SINGLE = struct.Struct("!iIIiii")
 _LENGTH = struct.Struct("!i")
 
 
-class Array:
+class Array(list[Any]):
     """A list on its way into a statement."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: Iterable[Any] = ()) -> None:
-        self.items: list[Any] = list(items)
 
 
 class Texts(Array):
@@ -120,7 +115,7 @@ def register(connection: Connection[Any]) -> None:
         connection.adapters.register_dumper(kind, dumper)
 
 
-def _dump(items: list[Any], element: int, encode: Callable[[Any], bytes]) -> bytes:
+def _dump(element: int, encode: Callable[[Any], bytes], items: list[Any]) -> bytes:
     """The binary form: the number of dimensions, whether nulls may occur, the type; size and start; the elements."""
     if len(items) == 1:  # most writes are of one event or one task
         if items[0] is None:
@@ -151,17 +146,13 @@ def text(item: str) -> bytes:
     return item.encode()
 
 
-def _dumping(element: int, encode: Callable[[Any], bytes]) -> Callable[[Array], bytes]:
-    return lambda array: _dump(array.items, element, encode)
-
-
 # The server's number of each type, and a list of it as the server takes it.
 TYPES: dict[type[Array], tuple[int, Callable[[Any], bytes]]] = {
-    Texts: (1009, _dumping(_TEXT, text)),
-    Ints: (1016, _dumping(_BIGINT, struct.Struct("!q").pack)),
-    Bytes: (1001, _dumping(_BYTEA, bytes)),
-    Floats: (1022, _dumping(_DOUBLE, struct.Struct("!d").pack)),
-    Bools: (1000, _dumping(_BOOLEAN, struct.Struct("!?").pack)),
+    Texts: (1009, functools.partial(_dump, _TEXT, text)),
+    Ints: (1016, functools.partial(_dump, _BIGINT, struct.Struct("!q").pack)),
+    Bytes: (1001, functools.partial(_dump, _BYTEA, bytes)),
+    Floats: (1022, functools.partial(_dump, _DOUBLE, struct.Struct("!d").pack)),
+    Bools: (1000, functools.partial(_dump, _BOOLEAN, struct.Struct("!?").pack)),
 }
 
 
