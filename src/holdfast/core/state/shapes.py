@@ -6,6 +6,7 @@ The bag, plan, facts, open things, the steps of this turn, totals. Values stay e
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -310,12 +311,12 @@ class State(Struct, omit_defaults=True, kw_only=True):
 
     def copy(self) -> State:
         """A state of its own: containers are copied, the frozen things in them are shared."""
-        return replace(self, **{name: getattr(self, name).copy() for name in CONTAINERS})
+        return replace(self, **dict(zip(CONTAINERS, [one.copy() for one in _containers(self)], strict=True)))
 
     @property
     def entries(self) -> int:
         """How many things its containers hold."""
-        return sum(len(getattr(self, name)) for name in CONTAINERS)
+        return sum(map(len, _containers(self)))
 
     def sketch(self) -> State:
         """A state that what an agent says may be applied to: only what sayings change is copied."""
@@ -346,3 +347,5 @@ _SAID = ("plan", "facts", "questions", "artifacts", "notes", "flags", "bag", "ch
 
 CONTAINERS = tuple(name for name, kind in State.__annotations__.items() if kind.startswith(("dict[", "list[")))
 """Every list and dict of a state but `input`, which never changes."""
+
+_containers: Callable[[State], tuple[Any, ...]] = attrgetter(*CONTAINERS)
