@@ -263,11 +263,13 @@ Work = Callable[[Connection], Group]
 class Store(Protocol):
     """Keeps logs. Everything here is durable when the call returns.
 
-    `lease_seconds` is how long its workers may be silent. Only `append_at_once` is called on an event loop.
+    `lease_seconds` is how long its workers may be silent. Only `append_at_once` is called on an event loop. One that
+    `always_waits` writes nothing that way: each of its writes waits for a disk or a server.
     """
 
     url: str
     lease_seconds: float
+    always_waits: bool
 
     @property
     def queues(self) -> Queues:

@@ -132,6 +132,7 @@ class Tenant:
         self.whole = store
         self.url = store.url
         self.lease_seconds = store.lease_seconds
+        self.always_waits = store.always_waits
         self.queues = TenantQueues(self)
         self.chunks = TenantChunks(self)
 

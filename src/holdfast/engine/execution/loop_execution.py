@@ -297,8 +297,9 @@ class LoopExecution(Execution):
 
     def _append_alone(self, results: tuple[Event, ...]) -> bool:
         """An event loop may not block, so this is for a result by itself."""
-        is_alone = len(results) == 1 and not self._buffer and not self.linked_logs.linked
-        return is_alone and self.log.append_at_once(results[0])
+        if self.logs.committer.must_wait or len(results) != 1 or self._buffer or self.linked_logs.linked:
+            return False
+        return self.log.append_at_once(results[0])
 
     async def _let_others_run(self) -> None:
         """Let other tasks on the loop run now and then, though it never had to wait."""
@@ -334,6 +335,9 @@ class LoopExecution(Execution):
 
     def send(self, group: Group) -> None:
         """Write here if no wait is needed, else by the committing thread."""
+        if self.logs.committer.must_wait:
+            super().send(group)
+            return
         ticket = Ticket(group)
         try:
             ticket.outcome = self.logs.committer.commit_at_once(group)

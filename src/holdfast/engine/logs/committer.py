@@ -92,13 +92,18 @@ class Committer:
             return placed
         return self._commit_with_others(group)
 
+    @property
+    def must_wait(self) -> bool:
+        """True if a write would have to wait now, as far as that is known without a try."""
+        return self._store.always_waits or bool(self._queue)
+
     def commit_at_once(self, group: Group) -> Outcome | None:
         """Write a group if no wait for the store or for other writers is needed; else None, and nothing is done.
 
         It is called on event loops.
         """
         self._refuse_after_fork()
-        if self._queue or not self._lock.acquire(False):
+        if self.must_wait or not self._lock.acquire(False):
             return None
         try:
             outcome = self._append_at_once(group)

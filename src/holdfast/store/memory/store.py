@@ -89,6 +89,7 @@ class MemoryStore:
     """Logs in dictionaries, under one lock."""
 
     lease_seconds = limits.LEASE_SECONDS
+    always_waits = False
 
     def __init__(self) -> None:
         self.url = "memory:"

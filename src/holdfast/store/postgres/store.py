@@ -62,6 +62,7 @@ class PostgresStore:
         self._links = Connections(address, self.durability)
         self._writer = Writer(self._links, snapshots_kept)
         self.lease_seconds = address.lease_seconds
+        self.always_waits = True
         self._liveness = Liveness(self._links)
         self.queues = PostgresQueues(self._links, self._liveness, snapshots_kept)
         self.chunks = PostgresChunks(self._links)
@@ -72,7 +73,6 @@ class PostgresStore:
         return self._writer.append(groups)
 
     def append_at_once(self, group: Group) -> Outcome | None:
-        """A server is always waited for."""
         return None
 
     def append_event(self, log: str, expect: Head, draft: Draft) -> bytes | Conflict:

@@ -58,6 +58,7 @@ class SqliteStore:
         self.path = os.path.realpath(path)
         self.url = "sqlite:///" + self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self.durability: Durability = durability
+        self.always_waits = durability == "full"
         self._snapshots_kept = snapshots_kept
         self._exclusive = exclusive
         self._lock = threading.RLock()
@@ -95,7 +96,7 @@ class SqliteStore:
     def append_at_once(self, group: Group) -> Outcome | None:
         """Write without a sync: `process` asks for none. Not while others write, nor when a checkpoint is due."""
         self._refuse_after_fork()
-        if self.durability == "full" or not self._lock.acquire(blocking=False):
+        if self.always_waits or not self._lock.acquire(blocking=False):
             return None
         try:
             writer, guard = self._writable(), self._guard
