@@ -166,7 +166,7 @@ class ServerPresence:
             self._wake()
         if self._thread.ident is None:  # it was never started
             self._leave()
-        else:  # it signs off, or has done so since it was told
+        else:  # it signs off now, or has signed off already
             self._thread.join(limits.GOODBYE_SECONDS)
 
     # In the thread
