@@ -4,12 +4,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.postgres_server import free_port
+from tests.waiting import until
 
 
 def binary():
@@ -43,14 +43,13 @@ class TemporalServer:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        until = time.monotonic() + seconds
-        while True:
-            assert self._process.poll() is None and time.monotonic() < until, (self._place / "temporal.log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
+        told = (self._place / "temporal.log").read_text
+        until(lambda: self._process.poll() is not None or self._listens(), seconds, why=told)
+        assert self._process.poll() is None, told()
+
+    def _listens(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill(self):
         self._process.kill()

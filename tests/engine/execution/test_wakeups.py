@@ -209,9 +209,7 @@ def test_an_answer_that_comes_while_others_work_is_not_lost(app, made, kind, how
         app.start(both, id="t")
         working = threading.Thread(target=served.run)
         working.start()
-        end = time.monotonic() + 30
-        while app.get("t").status not in ("completed", "failed", "cancelled") and time.monotonic() < end:
-            time.sleep(0.005)
+        until(lambda: app.get("t").status in ("completed", "failed", "cancelled"), 30)
         served.stop()
         working.join(20)
     else:
@@ -299,9 +297,7 @@ def test_a_task_that_an_older_version_forgot_is_woken_by_a_worker(app):
     served = app.worker([worker])
     working = threading.Thread(target=served.run)
     working.start()
-    end = time.monotonic() + 20
-    while app.get("t").status != "completed" and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: app.get("t").status == "completed", 20)
     served.stop()
     working.join(20)
     assert app.get("t").result == [1, 2]
