@@ -18,7 +18,7 @@ from holdfast.cli.input.suggestions import command, entry_json, is_block, resume
 from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
-from holdfast.cli.show.style import clean, held
+from holdfast.cli.show.style import STATUS_TONES, clean, held
 from holdfast.core.errors import ApprovalDenied, BudgetExceeded, LeaseLost, TurnLimit
 from holdfast.core.events import ANNOUNCED, ApprovalAsked, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
@@ -162,9 +162,9 @@ def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     usage = state.budget.usage
     used = spent(usage.input_tokens + usage.output_tokens, usage.cost)
     took = length(int((state.updated_at - state.created_at).total_seconds() * 1_000_000))
-    tone = {"completed": "good", "failed": "bad", "cancelled": "bad"}.get(state.status, "warn")
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {environment.where}"]
-    environment.say(held(f"{state.id} is {state.status}  ({' · '.join(facts)})"), tone)
+    text = held(f"{state.id} is {state.status}  ({' · '.join(facts)})")
+    environment.say(text, STATUS_TONES.get(state.status, "warn"))
     if state.status == "completed" and state.result is not None:
         text = state.result if isinstance(state.result, str) else values.text(state.result)
         environment.lines(map(clean, text.split("\n")) if environment.style.terminal else [text])
