@@ -9,15 +9,7 @@ from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+CLOCK = MovableClock
 
 
 @pytest.fixture(params=KINDS)

@@ -19,19 +19,10 @@ from tests.engine.both import KINDS, Crash, declarer, events, kinds
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = MovableClock
 
 FAST = Retry(3, first=0)
 TOKEN = "hunter2-very-secret"
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture(autouse=True)

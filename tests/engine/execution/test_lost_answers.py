@@ -4,15 +4,9 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, InvalidValue, NotDone, Retry, StepFailed, Unknown, agent, tool
-from tests.engine.both import declarer
 
 STORES = ("memory", "sqlite", "postgres")
 FAST = Retry(attempts=3, first=0)
-
-
-@pytest.fixture(params=["def", "async"])
-def either(request):
-    return declarer(request.param)
 
 
 def mailer(sent, error=ConnectionResetError, **declared):

@@ -18,21 +18,12 @@ from tests.engine.workers.test_worker import working
 from tests.waiting import auntil, until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one: threads do not wait for another
 SOON = 0.3
 """When the time of these tasks is over."""
 
 LONG = 20
 """How long what hangs would take, if nothing ended it."""
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one: threads do not wait for another
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture

@@ -5,14 +5,8 @@ import pytest
 from holdfast import Happened, InvalidEvent, Retry, StepFailed, agent, tool
 from holdfast.core import limits
 from holdfast.engine.execution import step_request
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -18,14 +18,10 @@ from holdfast.core.state import rules
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 MOMENTS = 50 if ALL else 1
 WORK_SECONDS = 0.15
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
 
 
 @tool(effect="once", risk="money")
