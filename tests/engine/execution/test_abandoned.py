@@ -16,13 +16,6 @@ STORES = ("memory", "sqlite", "postgres")
 CLOCK = None  # the real one: threads do not wait for another
 
 
-@pytest.fixture
-def late():
-    said = threading.Event()
-    yield said
-    said.set()
-
-
 def slow_mailer(sent, late, **declared):
     @tool(effect="once", name="send", timeout="100ms", **declared)
     def send(to: str) -> str:

@@ -32,14 +32,6 @@ def impatient(monkeypatch):
     monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 100_000)
 
 
-@pytest.fixture
-def late():
-    """What slow tools wait for: they answer when the test says so, or at its end, however slow the machine is."""
-    said = threading.Event()
-    yield said
-    said.set()
-
-
 def payer(paid, **options):
     """A tool that pays once, and a list of what was paid."""
 
