@@ -7,7 +7,6 @@ import ctypes
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests import debian
-from tests.postgres_server import SIGINT_AT_PARENTS_DEATH, free_port, other_user
+from tests.postgres_server import SIGINT_AT_PARENTS_DEATH, free_port, listens, other_user
 from tests.waiting import until
 
 
@@ -55,12 +54,8 @@ class Pgbouncer:
         self._wait()
 
     def _wait(self):
-        until(lambda: self._process.poll() is not None or self._listens(), 10, "pgbouncer does not start")
+        until(lambda: self._process.poll() is not None or listens(self.port), 10, "pgbouncer does not start")
         assert self._process.poll() is None, "pgbouncer does not start"
-
-    def _listens(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill(self):
         self._process.kill()

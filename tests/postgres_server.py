@@ -306,6 +306,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def listens(port):
+    """Whether a server on this machine takes connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(scope="session")
 def postgres_databases():
     """Where new databases can be had."""

