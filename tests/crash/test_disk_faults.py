@@ -18,13 +18,6 @@ from tests.crash.writer import Acks, large, note, write_pair
 from tests.waiting import until
 
 
-@pytest.fixture
-def acks(tmp_path):
-    opened = Acks(tmp_path / "acks")
-    yield opened
-    opened.close()
-
-
 def heads(app):
     return {name: app.store.head(name) for name in app.store.logs()}
 

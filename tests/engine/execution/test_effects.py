@@ -12,7 +12,6 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, Secret, Unknown, agent, tool
-from holdfast.core import limits
 from holdfast.failpoints import armed
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
@@ -23,13 +22,7 @@ CLOCK = MovableClock
 
 FAST = Retry(3, first=0)
 TOKEN = "hunter2-very-secret"
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """Whoever waits for a unique key looks often, and gives up soon."""
-    monkeypatch.setattr(limits, "UNIQUE_POLL_US", 5_000)
-    monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 100_000)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def payer(paid, **options):
