@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 import holdfast
 import holdfast.engine
 from holdfast.testing.clock import FakeClock
+from tests.engine.both import KINDS, declarer
 from tests.pgbouncer_server import pgbouncer, pooled_url
 from tests.postgres_server import NO_SERVER, bare_role, in_memory, postgres_databases, postgres_url
 from tests.redis_server import redis_for_all, redis_server
@@ -61,8 +62,16 @@ def pytest_configure(config):
 
 
 @pytest.fixture
-def clock():
-    return FakeClock()
+def clock(request):
+    """A module says `CLOCK = …` if its tests need another clock; with None it is the machine's."""
+    made = getattr(request.module, "CLOCK", FakeClock)
+    return None if made is None else made()
+
+
+@pytest.fixture(params=KINDS)
+def either(request):
+    """Declares agents as `def` and as `async def`: each test that uses it is run twice."""
+    return declarer(request.param)
 
 
 def pytest_generate_tests(metafunc):

@@ -7,17 +7,16 @@ import ctypes
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from tests import debian
-from tests.postgres_server import SIGINT_AT_PARENTS_DEATH, free_port, other_user
+from tests.postgres_server import SIGINT_AT_PARENTS_DEATH, free_port, listens, other_user
+from tests.waiting import until
 
 
 class Pgbouncer:
@@ -55,13 +54,8 @@ class Pgbouncer:
         self._wait()
 
     def _wait(self):
-        until = time.monotonic() + 10
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert time.monotonic() < until and self._process.poll() is None, "pgbouncer does not start"
-            time.sleep(0.02)
+        until(lambda: self._process.poll() is not None or listens(self.port), 10, "pgbouncer does not start")
+        assert self._process.poll() is None, "pgbouncer does not start"
 
     def kill(self):
         self._process.kill()

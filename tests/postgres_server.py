@@ -177,15 +177,13 @@ class Standby(Server):
         """Wait until everything of the primary has been copied."""
         import psycopg
 
-        until = time.monotonic() + 20
+        def is_even():
+            (here,) = connection.execute("select pg_current_wal_lsn()").fetchone()
+            replayed = self._ask("select pg_last_wal_replay_lsn()")[0]
+            return replayed is not None and _position(replayed) >= _position(here)
+
         with psycopg.connect(primary.url(), autocommit=True) as connection:
-            while True:
-                (here,) = connection.execute("select pg_current_wal_lsn()").fetchone()
-                replayed = self._ask("select pg_last_wal_replay_lsn()")[0]
-                if replayed is not None and _position(replayed) >= _position(here):
-                    return
-                assert time.monotonic() < until, "it lags behind"
-                time.sleep(0.02)
+            until(is_even, seconds=20, why="it lags behind")
 
     def wait_until_followed(self, primary):
         """Wait until the primary knows that it is followed."""
@@ -306,6 +304,12 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def listens(port):
+    """Whether a server on this machine takes connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="session")

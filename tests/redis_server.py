@@ -11,10 +11,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 _KILL_AT_PARENTS_DEATH = (1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -53,14 +54,13 @@ class RedisServer:
             stderr=subprocess.DEVNULL,
             preexec_fn=lambda: libc.prctl(*_KILL_AT_PARENTS_DEATH),
         )
-        until = time.monotonic() + 10
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
-                probe.sendall(b"PING\r\n")
-                if probe.recv(64)[:1] in (b"+", b"-"):
-                    return
-            assert time.monotonic() < until and self._process.poll() is None, "the server does not start"
-            time.sleep(0.01)
+        until(lambda: self._process.poll() is not None or self._answers(), 10, "the server does not start")
+        assert self._process.poll() is None, "the server does not start"
+
+    def _answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+            probe.sendall(b"PING\r\n")
+            return probe.recv(64)[:1] in (b"+", b"-")
 
     def kill(self):
         self._process.kill()

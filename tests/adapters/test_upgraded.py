@@ -9,10 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 LOWEST = os.environ.get("HOLDFAST_LOWEST", "")
 FRAMEWORKS = {"langgraph": "langgraph", "openai_agents": "openai-agents", "pydantic_ai": "pydantic-ai-slim"}
@@ -31,10 +32,8 @@ def test_every_effect_happens_once_although_the_framework_is_newer_and_works_oth
     assert old != new
     first = subprocess.Popen([LOWEST, *command, "slow"], stderr=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + 60
-        while count(tmp_path / moment[0]) < moment[1]:
-            assert first.poll() is None and time.monotonic() < until, first.communicate()
-            time.sleep(0.001)
+        until(lambda: count(tmp_path / moment[0]) >= moment[1] or first.poll() is not None, seconds=60)
+        assert first.poll() is None, first.communicate()
     finally:
         first.send_signal(signal.SIGKILL)
         first.communicate()

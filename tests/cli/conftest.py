@@ -11,13 +11,18 @@ from tests.cli import cli_agents
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty place with agents.py in it."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_BY", "ana")
-    monkeypatch.setattr(sys, "path", list(sys.path))
     shutil.copy(cli_agents.__file__, tmp_path / "agents.py")
-    return tmp_path
+    return worked_in(tmp_path, monkeypatch)
+
+
+def worked_in(folder, monkeypatch, by="ana"):
+    """Let commands run in a folder, as a person's, with nothing set that changes what they print."""
+    monkeypatch.chdir(folder)
+    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDFAST_BY", by)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import pty
 import re
 import shutil
 import subprocess
-import sys
 from itertools import product
 
 import pytest
@@ -17,6 +16,7 @@ from holdfast import Budget, agent, events as ev, tool
 from holdfast.cli.main import COMMANDS, cli
 from holdfast.core import codec
 from tests.cli import cli_agents
+from tests.cli.conftest import worked_in
 from tests.cli.test_terminal import COMMAND, ENVIRONMENT
 
 NASTY = "x\x1b]0;owned\x07\x1b[2J\x9b8m\x7f\u202eevil\u2066\u200f\u200b\ufeff\b\rover"
@@ -109,13 +109,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def folder(made, tmp_path, monkeypatch):
-    shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("HOLDFAST_URL", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_BY", NASTY)
-    return tmp_path / "here"
+    return worked_in(shutil.copytree(made, tmp_path / "here"), monkeypatch, NASTY)
 
 
 TASKS = ("all", "bad", "asked", "waits", "pays", "lost", "queued", "aside", "gone", "odd")

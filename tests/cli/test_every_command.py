@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-import sys
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +14,7 @@ from holdfast.cli import commands
 from holdfast.cli.failures.refusal import CONFLICT, FAILED, NOT_FOUND, STORE, USAGE, WAITING
 from holdfast.cli.main import COMMANDS, cli
 from tests.cli import cli_agents
+from tests.cli.conftest import worked_in
 
 
 class Row(NamedTuple):
@@ -102,13 +102,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def folder(made, tmp_path, monkeypatch):
-    shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_BY", "ana")
-    return tmp_path / "here"
+    return worked_in(shutil.copytree(made, tmp_path / "here"), monkeypatch)
 
 
 def typed(line, *more):

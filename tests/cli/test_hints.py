@@ -16,6 +16,7 @@ from holdfast import agent
 from holdfast.cli.failures.refusal import CONFLICT, NOT_FOUND, STORE, USAGE
 from holdfast.cli.main import cli
 from tests.cli import cli_agents
+from tests.cli.conftest import worked_in
 
 YOURS = {"FILE": "agents.py", "VALUE": "aisle", "WHY": "because", "SEQ": "2", "TIME": "10m"}
 """What people put in the place of words in capitals."""
@@ -67,14 +68,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def folder(made, tmp_path, monkeypatch):
-    shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("HOLDFAST_URL", "FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOLDFAST_BY", "ana")
-    yield tmp_path / "here"
-    sys.modules.pop("agents", None)
+    return worked_in(shutil.copytree(made, tmp_path / "here"), monkeypatch)
 
 
 def typed(*words, **environment):

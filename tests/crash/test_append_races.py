@@ -20,15 +20,7 @@ from tests.crash.writer import RACED, after, begin, run_threads
 THREADS = 64
 ROUNDS = {"memory": 1_000 if THOROUGH else 250, "sqlite": 1_000 if THOROUGH else 150}
 PATIENCE_SECONDS = 120
-
-
-@pytest.fixture(autouse=True)
-def hasty_threads():
-    """Threads that take turns in the middle of everything."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("hasty_threads")
 
 
 @pytest.fixture(params=["memory", "sqlite"])

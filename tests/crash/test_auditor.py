@@ -18,14 +18,7 @@ from holdfast.store.protocol import Erasure
 from holdfast.testing import auditor
 from holdfast.testing.auditor import audit, tables
 from tests.crash.workload import work
-from tests.crash.writer import Acks, note
-
-
-@pytest.fixture
-def acks(tmp_path):
-    opened = Acks(tmp_path / "acks")
-    yield opened
-    opened.close()
+from tests.crash.writer import note
 
 
 @pytest.fixture

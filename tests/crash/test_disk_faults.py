@@ -15,13 +15,7 @@ from holdfast.testing.auditor import audit
 from holdfast.testing.crash.faults import FaultyVFS, PowerCutVFS
 from tests.crash.workload import assert_goes_on, assert_whole, eager_checkpoints, open_on, work
 from tests.crash.writer import Acks, large, note, write_pair
-
-
-@pytest.fixture
-def acks(tmp_path):
-    opened = Acks(tmp_path / "acks")
-    yield opened
-    opened.close()
+from tests.waiting import until
 
 
 def heads(app):
@@ -273,9 +267,7 @@ def test_workers_on_a_disk_that_is_full_go_on_when_there_is_room(tmp_path):
             time.sleep(3)
             assert thread.is_alive(), "a full disk ends no worker"
             ballast.unlink()
-            late = time.monotonic() + 60
-            while time.monotonic() < late and not settled_all(app):
-                time.sleep(0.1)
+            until(lambda: settled_all(app), seconds=60)
             worker.stop()
             thread.join(30)
             assert {row.status for row in app.list()} == {"completed"}

@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import sys
 import threading
 from collections import Counter
 
@@ -16,15 +15,7 @@ STORES = ("memory", "sqlite", "postgres")
 KEYS = ("a", "b")
 LARGE = [b"one " * 2_000, b"two " * 2_000]
 WRITERS, ROUNDS = 4, 400 if THOROUGH else 60
-
-
-@pytest.fixture(autouse=True)
-def hasty_threads():
-    """Threads that take turns in the middle of everything."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("hasty_threads")
 
 
 class Tally:

@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from tests.docs.typist import blocks
+from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "web-service.md"
 SECONDS = 60
@@ -40,15 +41,16 @@ class Service:
         self.log = (folder / "server.log").open("a+")
         given = {"cwd": folder, "env": environment, "stdout": self.log, "stderr": self.log}
         self.process = subprocess.Popen([sys.executable, "-m", "uvicorn", target, *options], **given)
-        late = time.monotonic() + SECONDS
-        while self.process.poll() is None and time.monotonic() < late:
-            try:
-                if self.get("/tasks")[0] == 200:
-                    return
-            except OSError:
-                time.sleep(0.05)
+        until(lambda: self.process.poll() is not None or self._answers(), SECONDS, why=self._told)
+        assert self.process.poll() is None, self._told()
+
+    def _answers(self):
+        with suppress(OSError):
+            return self.get("/tasks")[0] == 200
+
+    def _told(self):
         self.log.seek(0)
-        raise AssertionError(self.log.read())
+        return self.log.read()
 
     def get(self, path, **headers):
         return self.request("GET", path, None, headers)
@@ -88,13 +90,11 @@ class Service:
 
     def inbox(self, task, kind):
         """The entry of a task, as soon as it is there."""
-        late = time.monotonic() + SECONDS
-        while time.monotonic() < late:
-            for one in self.get("/inbox")[1]:
-                if (one["task"], one["kind"]) == (task, kind):
-                    return one
-            time.sleep(0.05)
-        raise AssertionError(self.get("/inbox"))
+
+        def entries():
+            return [one for one in self.get("/inbox")[1] if (one["task"], one["kind"]) == (task, kind)]
+
+        return until(entries, SECONDS, why=lambda: self.get("/inbox"))[0]
 
     def end(self, how):
         self.process.send_signal(how)
@@ -155,14 +155,15 @@ def test_a_service_killed_at_once_goes_on_when_it_is_started_again(folder):
         service.post("/tasks/order-7/approve", call="charge#1", bound=bound, by="ana")
         service.end(signal.SIGKILL)  # somewhere between the approval and the end
     with serving(folder) as service:
-        late = time.monotonic() + SECONDS
-        while service.get("/tasks/order-7")[1]["status"] != "completed" and time.monotonic() < late:
-            doubts = [one for one in service.get("/inbox")[1] if one["kind"] == "doubt"]
-            if doubts:  # it was killed while it charged: only a person can tell
-                happened = (folder / "charges.txt").exists()
+
+        def completed():
+            if any(one["kind"] == "doubt" for one in service.get("/inbox")[1]):
+                happened = (folder / "charges.txt").exists()  # it was killed while it charged: only a person can tell
                 with holdfast.open(folder / "holdfast.db") as app:
                     app.settle("order-7", "charge#1", happened=happened, result="receipt for 7", by="ana")
-            time.sleep(0.05)
+            return service.get("/tasks/order-7")[1]["status"] == "completed"
+
+        until(completed, SECONDS)
         assert service.get("/tasks/order-7")[1]["result"] == "receipt for 7: red lamp"
         assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
     assert (folder / "charges.txt").read_text() == "7 40\n"

@@ -13,13 +13,9 @@ from holdfast.engine.aio import AsyncApp
 from holdfast.engine.app import App
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 NOT_AWAITED = {"aio", "task"}
 """`task` is a `with` block: the code in it is not async."""
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
 
 
 @agent

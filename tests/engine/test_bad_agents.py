@@ -18,15 +18,7 @@ from holdfast import agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+CLOCK = MovableClock
 
 
 def test_an_agent_without_a_task_is_refused(texts):

@@ -15,17 +15,12 @@ from holdfast import Budget, InvalidValue, NotDone, Retry, Usage, agent, tool
 from holdfast.core import limits, retries
 from holdfast.llm import OpenAIModel, loop_agent, say
 from holdfast.testing.fake_openai import Fail, FakeOpenAI, Hang
-from tests.engine.both import KINDS, declarer, events
+from tests.engine.both import events
 
 STORES = ("memory", "sqlite", "postgres")
 AT_ONCE = Retry(4, first=0)
 LONG = "word " * 2_000
 """A prompt of some 2,000 tokens."""
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def asking(base_url, *, retry=AT_ONCE, **options):

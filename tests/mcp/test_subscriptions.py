@@ -16,13 +16,8 @@ from tests.waiting import auntil
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 STORES = ("sqlite", "postgres")
+CLOCK = None  # the real one
 URI = "state://agents/recap/tasks/t"
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 async def first_of(events):

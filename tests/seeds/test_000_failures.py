@@ -23,14 +23,9 @@ from holdfast import (
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 QUICK = Retry(3, first=0.01)
 LONG = 20
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 def knowing(body):

@@ -17,16 +17,11 @@ import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, StatePatch, StepFailed, TaskBusy, agent, tool
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 SHARED = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 QUICK = Retry(3, first=0.01)
 LONG = 30
 PLAN = [f"step {number}" for number in range(1, 10)]
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 STORY = """

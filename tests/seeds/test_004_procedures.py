@@ -27,6 +27,7 @@ from holdfast.cli.main import cli
 from holdfast.testing import expect
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 PROCEDURE = """
 import os, signal
 from pathlib import Path
@@ -66,12 +67,6 @@ def recap(task: Task, recipient_name: str) -> str:
     task.stage("complete")
     return task.state.message_id
 """
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 @pytest.fixture

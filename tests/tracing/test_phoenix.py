@@ -1,5 +1,6 @@
 """A real Phoenix shows a task that was killed three times as one trace, and exporting twice doubles nothing."""
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from holdfast import tracing
 from holdfast.tracing import Otlp
 from tests.tracing.killed_agent import ID
 from tests.tracing.test_killed import TREE, killed_three_times, tree
+from tests.waiting import until
 
 PHOENIX = os.environ.get("HOLDFAST_PHOENIX", "")
 
@@ -43,14 +45,9 @@ def phoenix(tmp_path):
             [os.path.abspath(PHOENIX), "serve"], env=os.environ | given, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        url, end = f"http://127.0.0.1:{port}", time.monotonic() + 180
-        while True:
-            try:
-                asked(f"{url}/healthz")
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < end, (tmp_path / "phoenix.log").read_text()
-                time.sleep(0.2)
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: server.poll() is not None or is_up(url), seconds=180, why=(tmp_path / "phoenix.log").read_text)
+        assert server.poll() is None, (tmp_path / "phoenix.log").read_text()
         yield url
     finally:
         server.send_signal(signal.SIGTERM)
@@ -61,15 +58,19 @@ def phoenix(tmp_path):
             server.wait()
 
 
+def is_up(url):
+    with contextlib.suppress(OSError):
+        return asked(f"{url}/healthz") is not None
+
+
 def shown(url, least):
     """The spans that Phoenix shows, when there are so many: it writes them a while after it took them."""
-    end = time.monotonic() + 60
-    while True:
-        found = json.loads(asked(f"{url}/v1/projects/default/spans?limit=1000"))["data"] if _is_there(url) else []
-        if len(found) >= least:
-            return found
-        assert time.monotonic() < end, found
-        time.sleep(0.2)
+    until(lambda: len(spans_of(url)) >= least, seconds=60, why=lambda: spans_of(url))
+    return spans_of(url)
+
+
+def spans_of(url):
+    return json.loads(asked(f"{url}/v1/projects/default/spans?limit=1000"))["data"] if _is_there(url) else []
 
 
 def _is_there(url):

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from msgspec.structs import replace
 
 from holdfast.core import (
-    codec,
     durations,
-    events as ev,
     limits,
     names,
 )
@@ -27,12 +25,12 @@ from holdfast.core.durations import Duration, seconds
 from holdfast.core.errors import InvalidValue, TaskFinished, TaskNotFound
 from holdfast.core.events import Event
 from holdfast.core.phases import Machine
-from holdfast.core.state import rules
 from holdfast.core.state.budget import Budget, limits_of
 from holdfast.core.state.patch import Patch, changes_of
 from holdfast.engine.control import answers, append as appending, divergence, lifecycle, migration, patches
 from holdfast.engine.control.change import Decide, Keys, change
 from holdfast.engine.control.migration import MigratedStates
+from holdfast.engine.control.rollback import rollback
 from holdfast.engine.definitions.agent import Agent
 from holdfast.engine.definitions.call import acting, in_hook, refuse_own
 from holdfast.engine.definitions.prices import Price, Prices
@@ -60,7 +58,7 @@ from holdfast.engine.reading.audit import AuditRow
 from holdfast.engine.reading.describe import EventLine, describe
 from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.serving import LiveWorker
-from holdfast.engine.reading.steps import StepState, calls_after, step_by_key, steps as steps_of
+from holdfast.engine.reading.steps import StepState, step_by_key, steps as steps_of
 from holdfast.engine.reading.task_state import ArtifactState, TaskState, one_artifact
 from holdfast.engine.reading.timeline import Follow
 from holdfast.engine.reading.values import Expired
@@ -842,15 +840,7 @@ class App:
         `versions`: by so many changes of `state` instead, such as patches. Asked for more than there are, it goes back
         to before the first.
         """
-        log = self._load(id)
-        rules.refuse_rollback(log.state)
-        target = timeline.rollback_target(self.logs, log, steps, versions, to)
-        past = self._load(id, target)
-        later = calls_after(self.logs, id, target)
-        state = rules.restored(log.state, past.state, later)
-        event = ev.RolledBack(to=target, hot=codec.raw(codec.dump(state)), by=acting(by), why=why)
-        log.check([event])
-        log.append([event])
+        log = rollback(self.logs, names.task_log(id), steps, versions, to, by=acting(by), why=why)
         return TaskState(log, self.logs)
 
     # Reading

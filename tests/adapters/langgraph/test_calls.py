@@ -10,12 +10,12 @@ from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 
-import holdfast
 from holdfast import InvalidValue, StepChanged, StepFailed, StoreBusy
 from holdfast.adapters.langgraph import HoldfastSaver, once_calls
 from tests.adapters.langgraph.shop import agent_of, graph_of, lines
 
 STORES = ("memory", "sqlite")
+CLOCK = None  # the real one: questions are told apart by when they came up
 AT = {"configurable": {"thread_id": "order-7"}}
 ASK = {"messages": [("user", "one book")]}
 
@@ -33,12 +33,6 @@ class Replies:
         turn = sum(isinstance(one, AIMessage) for one in messages)
         calls = [{"name": name, "args": args, "id": f"call_{turn}_{n}"} for n, (name, args) in enumerate(reply)]
         return AIMessage("", tool_calls=calls)
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:  # with the real clock: questions are told apart by when they came up
-        yield opened
 
 
 class Shop:

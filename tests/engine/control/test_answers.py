@@ -8,19 +8,11 @@ import pytest
 import holdfast
 from holdfast import agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import declarer, events, kinds
 from tests.engine.workers.test_worker import working
 from tests.waiting import until
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+CLOCK = MovableClock
 
 
 def risky(either, made, amounts=(3,), **options):

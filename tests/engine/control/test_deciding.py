@@ -3,14 +3,8 @@
 import pytest
 
 from holdfast import Budget, InvalidEvent, NotDone, Retry, SelfApproval, StatePatch, tool
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def refunder(either, paid, cents, **options):

@@ -15,6 +15,8 @@ from holdfast.core import codec
 from holdfast.engine.reading import inbox
 from tests.waiting import until
 
+CLOCK = None  # the real one
+
 COPIES = itertools.count(1)
 
 
@@ -62,12 +64,6 @@ def _put_back(store, kept):
     for name, values in kept.items():
         vars(store)[name].clear()
         vars(store)[name].update(values)
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 @pytest.fixture

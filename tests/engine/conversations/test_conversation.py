@@ -7,11 +7,7 @@ from holdfast import agent
 from holdfast.core.messages import parse_all
 from holdfast.core.messages.tokens import estimate_tokens
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def app(request, tmp_path):
-    with holdfast.open("memory:" if request.param == "memory" else tmp_path / "a.db") as app:
-        yield app
+CLOCK = None  # the real one
 
 
 def talker(seen, turns=30):

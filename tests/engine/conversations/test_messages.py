@@ -17,12 +17,7 @@ from holdfast.core.messages import NO_RESULT, Message, Reasoning, Text, ToolCall
 from holdfast.core.messages.tokens import MESSAGE_TOKENS, count
 from holdfast.engine.system import token_counter
 from tests.conversations import FORMS, a_thought, broken_conversations
-from tests.engine.both import KINDS, Crash, declarer, events
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+from tests.engine.both import Crash, events
 
 
 def calling(*calls, **more):

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 STORES = ("memory", "sqlite")
-
-
-@pytest.fixture
-def clock():
-    return None
+CLOCK = None
 
 
 # Values that come back as they were

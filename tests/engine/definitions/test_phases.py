@@ -10,7 +10,7 @@ from holdfast import InvalidTransition, InvalidValue, Machine, agent, events as 
 from holdfast.core import phases
 from holdfast.core.phases import PHASES
 from holdfast.testing import crash_everywhere
-from tests.engine.both import KINDS, Crash, declarer, events
+from tests.engine.both import Crash, events
 
 REVIEW = Machine(
     {"draft": ["review"], "review": ["draft", "published"], "published": []},
@@ -23,11 +23,6 @@ USUAL = {
     "needs_input": ("executing", "waiting_feedback"),
     "input_received": ("waiting_feedback", "executing"),
 }
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def test_named_events_go_through_the_usual_phases(app, either):

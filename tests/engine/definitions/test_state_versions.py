@@ -49,11 +49,6 @@ def join(state):
     return {"names": [state.pop("first"), state.pop("last", "")], **state}
 
 
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
 def first_life(app, either, crash=True, **given):
     """A task of version 1 that stops in the middle of its turn."""
 

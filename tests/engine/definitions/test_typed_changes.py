@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import InvalidState, PatchConflict, StateMutated, StatePatch, StepFailed, agent
-from tests.engine.both import KINDS, declarer, kinds
+from tests.engine.both import kinds
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -52,11 +52,6 @@ class ModelGuest(pydantic.BaseModel):
 
 MODELS = {"dataclass": Guest, "struct": StructGuest, "pydantic": ModelGuest}
 ADDRESS = {"dataclass": Address, "struct": StructAddress, "pydantic": ModelAddress}
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture(params=MODELS)

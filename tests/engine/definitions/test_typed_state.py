@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import holdfast
 from holdfast import InvalidState, InvalidTemplate, InvalidValue, StatePatch, UnknownName, agent, events as ev
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import events, kinds
 
 
 @dataclasses.dataclass
@@ -71,11 +71,6 @@ MODELS = {"dataclass": (Trip, Address), "struct": (STrip, SAddress), "pydantic":
 @pytest.fixture(params=MODELS)
 def models(request):
     return MODELS[request.param]
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def address_of(model, city, zip):

@@ -11,10 +11,7 @@ from holdfast import agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
+CLOCK = MovableClock
 
 
 def test_a_block_completes_its_task_and_entering_it_again_replays(app):

@@ -9,15 +9,20 @@ from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, declarer, kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
+CLOCK = MovableClock
 
 
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+@agent
+def asker(task):
+    return task.ask("who?")
+
+
+def spawning(either):
+    @either()
+    def parent(task):
+        return (yield task.spawn(asker))
+
+    return parent
 
 
 @pytest.fixture(params=KINDS)
@@ -77,14 +82,7 @@ def test_a_child_that_waits_lets_its_parent_wait_for_it(app, either, child_kind)
 
 
 def test_a_child_that_ends_by_itself_wakes_its_parent(app, either):
-    @agent
-    def asker(task):
-        return task.ask("who?")
-
-    @either()
-    def parent(task):
-        return (yield task.spawn(asker))
-
+    parent = spawning(either)
     app.run(parent, id="p")
     app.answer("p/asker#1", "ask", "Ana")
     assert app.run(asker, id="p/asker#1").status == "completed"
@@ -93,14 +91,7 @@ def test_a_child_that_ends_by_itself_wakes_its_parent(app, either):
 
 
 def test_cancelling_a_parent_cancels_its_children(app, either):
-    @agent
-    def asker(task):
-        return task.ask("who?")
-
-    @either()
-    def parent(task):
-        return (yield task.spawn(asker))
-
+    parent = spawning(either)
     app.run(parent, id="p")
     app.cancel("p", by="ana", why="enough")
     assert (app.get("p").status, app.get("p/asker#1").status) == ("cancelled", "cancelled")
@@ -133,10 +124,6 @@ def test_a_cancelled_parent_has_not_ended_before_its_child_has_undone_what_it_di
 
 
 def test_a_cancelled_child_is_a_failed_step_of_its_parent(app, either):
-    @agent
-    def asker(task):
-        return task.ask("who?")
-
     @either()
     def parent(task):
         try:
@@ -150,14 +137,7 @@ def test_a_cancelled_child_is_a_failed_step_of_its_parent(app, either):
 
 
 def test_a_cancelled_child_stays_so_when_its_parent_is_resumed(app, either, texts):
-    @agent
-    def asker(task):
-        return task.ask("who?")
-
-    @either()
-    def parent(task):
-        return (yield task.spawn(asker))
-
+    parent = spawning(either)
     app.run(parent, id="p")
     app.cancel("p/asker#1")
     failed = app.run(parent, id="p")
@@ -172,10 +152,6 @@ def test_a_cancelled_child_stays_so_when_its_parent_is_resumed(app, either, text
 def family(app):
     """A parent that fails while its child, and the child of that, wait for a person; once."""
     broken = [True]
-
-    @agent
-    def asker(task):
-        return task.ask("who?")
 
     @agent
     async def middle(task):
@@ -208,10 +184,6 @@ def test_children_fail_with_their_parent_and_go_on_with_it(app, family):
 
 
 def test_a_fork_that_fails_ends_no_child_of_the_task_it_comes_from(app):
-    @agent
-    def asker(task):
-        return task.ask("who?")
-
     @agent
     async def parent(task):
         async def fails():

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import agent, tool
-from tests.waiting import until
+from tests.waiting import auntil, until
 
 STORES = ("memory", "sqlite", "postgres")
 did: list[str] = []
@@ -54,10 +54,10 @@ async def worker(task, how):
     return await task.call(in_a_thread if how == "thread" else pay)
 
 
-def left_on_a_closed_loop(app, how, seconds=0.25):
+def left_on_a_closed_loop(app, how):
     loop = asyncio.new_event_loop()
     task = loop.create_task(app.arun(worker, {"how": how}, id="t"))
-    loop.run_until_complete(asyncio.sleep(seconds))
+    loop.run_until_complete(auntil(lambda: how in did or task.done()))
     loop.close()
     return task
 

@@ -7,17 +7,9 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Happened, StatePatch, agent, events as ev, tool
 from holdfast.testing.crash.everywhere import MovableClock
-from tests.engine.both import KINDS, Crash, declarer, events, kinds
+from tests.engine.both import Crash, declarer, events, kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+CLOCK = MovableClock
 
 
 def shop_on(either, did, **options):

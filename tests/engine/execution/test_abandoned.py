@@ -9,27 +9,11 @@ import pytest
 import holdfast
 from holdfast import DidNotHappen, Happened, agent, tool
 from holdfast.engine.drivers.abandonable import ABANDONED
-from tests.engine.both import KINDS, declarer, events
+from tests.engine.both import KINDS, events
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one: threads do not wait for another
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
-@pytest.fixture
-def late():
-    said = threading.Event()
-    yield said
-    said.set()
+CLOCK = None  # the real one: threads do not wait for another
 
 
 def slow_mailer(sent, late, **declared):

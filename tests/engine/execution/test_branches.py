@@ -15,7 +15,7 @@ from holdfast import Retry, agent, events as ev, pack, tool
 from holdfast.core import limits
 from holdfast.failpoints import armed
 from tests.engine.programs import ID, STRATEGIES, FilePlace, FlyingPlace, PeekedPlace, Story, programs, walk
-from tests.waiting import auntil
+from tests.waiting import auntil, until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
@@ -605,7 +605,7 @@ def test_a_plain_agent_is_not_suspended_while_one_of_its_threads_has_a_step_unde
     def worker(task):
         thread = threading.Thread(target=lambda: task.step(slow, name="slow"))
         thread.start()
-        time.sleep(0.03)
+        until(lambda: did)
         task.wait("go")
         thread.join()
 

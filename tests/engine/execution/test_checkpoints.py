@@ -10,20 +10,12 @@ import holdfast
 from holdfast import agent, tool
 from holdfast.core import limits
 from holdfast.testing.crash.everywhere import MovableClock
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import declarer, events, kinds
 from tests.waiting import auntil, until
 
+CLOCK = MovableClock
+
 STRATEGIES = ("every_step", "every_iteration", "on_state_change", "before_effects")
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

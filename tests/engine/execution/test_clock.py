@@ -95,8 +95,7 @@ def test_a_long_sleep_is_a_time_of_the_day(app, clock):
     def rests(task):
         task.sleep("1h")
 
-    clock.set_later(-HOURS, after=0)
-    time.sleep(0.05)
+    clock.set = -HOURS
     waiting = app.run(rests, id="t")
     left = waiting.waiting.wake_at - datetime.fromtimestamp(clock.now_us() / 1e6, UTC)
     assert waiting.status == "waiting" and 3590 < left.total_seconds() <= 3600

@@ -12,41 +12,17 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, Secret, Unknown, agent, tool
-from holdfast.core import limits
 from holdfast.failpoints import armed
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = MovableClock
 
 FAST = Retry(3, first=0)
 TOKEN = "hunter2-very-secret"
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """Whoever waits for a unique key looks often, and gives up soon."""
-    monkeypatch.setattr(limits, "UNIQUE_POLL_US", 5_000)
-    monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 100_000)
-
-
-@pytest.fixture
-def late():
-    """What slow tools wait for: they answer when the test says so, or at its end, however slow the machine is."""
-    said = threading.Event()
-    yield said
-    said.set()
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def payer(paid, **options):

@@ -4,14 +4,8 @@ import pytest
 
 import holdfast
 from holdfast import agent, tool
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 class Provider:

@@ -6,14 +6,8 @@ import threading
 import pytest
 
 from holdfast import agent, tool
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def payer(paid, **declared):

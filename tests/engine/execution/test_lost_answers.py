@@ -4,15 +4,9 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, InvalidValue, NotDone, Retry, StepFailed, Unknown, agent, tool
-from tests.engine.both import declarer
 
 STORES = ("memory", "sqlite", "postgres")
 FAST = Retry(attempts=3, first=0)
-
-
-@pytest.fixture(params=["def", "async"])
-def either(request):
-    return declarer(request.param)
 
 
 def mailer(sent, error=ConnectionResetError, **declared):
@@ -132,7 +126,14 @@ def test_a_users_own_retry_loop_sends_once(app, either, texts):
         texts.check(said)
 
 
-def test_a_failed_call_that_is_settled_answers_for_the_next_one_like_it(app, either):
+@pytest.mark.parametrize(
+    ("known", "second", "made"),
+    [({"happened": True, "result": "msg-1"}, "msg-1", 1), ({"happened": False}, "msg-2", 2)],
+    ids=["it happened", "it did not"],
+)
+def test_a_failed_call_that_is_settled_answers_for_the_next_one_like_it_if_it_happened(
+    app, either, known, second, made
+):
     sent = []
     send = mailer(sent)
 
@@ -146,28 +147,9 @@ def test_a_failed_call_that_is_settled_answers_for_the_next_one_like_it(app, eit
         return [first, (yield task.call(send, to="ana"))]
 
     app.run(worker, id="t")
-    app.settle("t", "send#1", happened=True, result="msg-1", by="ana")
+    app.settle("t", "send#1", **known, by="ana")
     app.signal("t", "go")
-    assert app.run(worker, id="t").result == ["failed", "msg-1"] and sent == ["ana"]
-
-
-def test_a_failed_call_that_did_not_happen_may_be_made_again(app, either):
-    sent = []
-    send = mailer(sent)
-
-    @either()
-    def worker(task):
-        try:
-            first = yield task.call(send, to="ana")
-        except StepFailed:
-            first = "failed"
-        yield task.wait("go")
-        return [first, (yield task.call(send, to="ana"))]
-
-    app.run(worker, id="t")
-    app.settle("t", "send#1", happened=False, by="ana")
-    app.signal("t", "go")
-    assert app.run(worker, id="t").result == ["failed", "msg-2"] and sent == ["ana", "ana"]
+    assert app.run(worker, id="t").result == ["failed", second] and sent == ["ana"] * made
 
 
 def test_retry_makes_the_call_again_and_comes_to_an_end(app, either):

@@ -8,11 +8,7 @@ import holdfast
 from holdfast import DidNotHappen, InvalidValue, NoMock, NotDone, Retry, agent, tool
 from holdfast.testing.crash.everywhere import crash_everywhere
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def app(request, tmp_path):
-    with holdfast.open("memory:" if request.param == "memory" else tmp_path / "mock.db") as opened:
-        yield opened
+CLOCK = None  # the real one
 
 
 @pytest.fixture

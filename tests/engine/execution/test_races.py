@@ -8,11 +8,7 @@ import pytest
 from holdfast import StepFailed, agent, tool
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
+CLOCK = None  # the real one
 
 
 async def shop(task, name, seconds, paid):

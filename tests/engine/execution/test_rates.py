@@ -10,16 +10,11 @@ import pytest
 
 import holdfast
 from holdfast import Budget, InvalidValue, Retry, agent, tool
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import events, kinds
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 LONG = 30
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def most_in_a_second(moments):

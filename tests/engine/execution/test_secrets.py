@@ -9,17 +9,12 @@ import holdfast
 from holdfast import InvalidValue, Secret, agent, tool
 from holdfast.core.codec.secrets import hidden, hidden_value
 from holdfast.core.codec.values import pack
-from tests.engine.both import KINDS, Crash, declarer
+from tests.engine.both import Crash, declarer
 from tests.engine.execution.test_effects import spied
 
 STORES = ("memory", "sqlite", "postgres")
 TOKEN = "tok/en +42é"
 PIN = 471108
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 # Spellings

@@ -4,14 +4,9 @@ import pytest
 
 import holdfast
 from holdfast import InvalidEvent, InvalidValue, tool
-from tests.engine.both import KINDS, declarer, kinds
+from tests.engine.both import kinds
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture

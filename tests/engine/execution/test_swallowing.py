@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import Budget, agent, events as ev
 from holdfast.core import codec, errors
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -294,9 +295,7 @@ def test_a_worker_goes_on_with_other_tasks(app):
     worker = app.worker([stopped, other])
     thread = threading.Thread(target=worker.run)
     thread.start()
-    late = time.monotonic() + 40
-    while time.monotonic() < late and {app.get(id).status for id in "tu"} != {"cancelled", "completed"}:
-        time.sleep(0.02)
+    until(lambda: {app.get(id).status for id in "tu"} == {"cancelled", "completed"}, 40)
     worker.stop()
     thread.join(10)
     assert (app.get("t").status, app.get("u").status) == ("cancelled", "completed") and not thread.is_alive()

@@ -28,11 +28,6 @@ def dies(app, bank):
         app.run(agent, id="t")
 
 
-@pytest.fixture(params=["def", "async"])
-def either(request):
-    return declarer(request.param)
-
-
 class Bank:
     """A destination that knows what it has seen, and notes when it was asked."""
 

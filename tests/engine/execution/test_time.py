@@ -11,37 +11,18 @@ import pytest
 import holdfast
 from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, tool
 from holdfast.engine.definitions import call
-from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.watch import Watch
 from tests.engine.both import KINDS, declarer, events, kinds
 from tests.engine.workers.test_worker import working
 from tests.waiting import auntil, until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one: threads do not wait for another
 SOON = 0.3
 """When the time of these tasks is over."""
 
 LONG = 20
 """How long what hangs would take, if nothing ended it."""
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one: threads do not wait for another
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
-@pytest.fixture
-def late():
-    """What hangs waits for this. It ends with the test, and so do all threads that were abandoned."""
-    said = threading.Event()
-    yield said
-    said.set()
-    until(lambda: not len(ABANDONED))
 
 
 @pytest.fixture

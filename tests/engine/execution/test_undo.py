@@ -10,15 +10,7 @@ from holdfast import DidNotHappen, Happened, Retry, agent, tool
 from holdfast.testing.crash.everywhere import MovableClock
 from tests.engine.both import KINDS, Crash, declarer, events, kinds
 
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
+CLOCK = MovableClock
 
 
 class Trip:

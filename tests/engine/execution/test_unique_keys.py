@@ -3,22 +3,10 @@
 import pytest
 
 from holdfast import Happened, InvalidEvent, Retry, StepFailed, agent, tool
-from holdfast.core import limits
 from holdfast.engine.execution import step_request
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr(limits, "UNIQUE_POLL_US", 5_000)
-    monkeypatch.setattr(limits, "UNIQUE_WAIT_US", 100_000)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 class Stock:

@@ -18,14 +18,10 @@ from holdfast.core.state import rules
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 ALL = os.environ.get("HOLDFAST_TEST_ALL") == "1"
 MOMENTS = 50 if ALL else 1
 WORK_SECONDS = 0.15
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
 
 
 @tool(effect="once", risk="money")
@@ -209,9 +205,7 @@ def test_an_answer_that_comes_while_others_work_is_not_lost(app, made, kind, how
         app.start(both, id="t")
         working = threading.Thread(target=served.run)
         working.start()
-        end = time.monotonic() + 30
-        while app.get("t").status not in ("completed", "failed", "cancelled") and time.monotonic() < end:
-            time.sleep(0.005)
+        until(lambda: app.get("t").status in ("completed", "failed", "cancelled"), 30)
         served.stop()
         working.join(20)
     else:
@@ -299,9 +293,7 @@ def test_a_task_that_an_older_version_forgot_is_woken_by_a_worker(app):
     served = app.worker([worker])
     working = threading.Thread(target=served.run)
     working.start()
-    end = time.monotonic() + 20
-    while app.get("t").status != "completed" and time.monotonic() < end:
-        time.sleep(0.01)
+    until(lambda: app.get("t").status == "completed", 20)
     served.stop()
     working.join(20)
     assert app.get("t").result == [1, 2]

@@ -16,11 +16,7 @@ from holdfast.testing.conformance.samples import within
 from tests.waiting import auntil
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
+CLOCK = None  # the real one
 
 
 @agent

@@ -10,11 +10,7 @@ import holdfast
 from holdfast import agent
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one: something must expire
+CLOCK = None  # the real one: something must expire
 
 
 def failing(fails):

@@ -8,11 +8,7 @@ import holdfast
 from holdfast import InvalidState, agent
 
 STORES = ("sqlite", "postgres")
-
-
-@pytest.fixture
-def clock():
-    return None  # the real one
+CLOCK = None  # the real one
 
 
 @agent

@@ -7,14 +7,9 @@ import pytest
 
 from holdfast import AsyncTask, InvalidValue, PatchConflict, StateMutated, StatePatch, Task, agent
 from holdfast.testing import crash_everywhere
-from tests.engine.both import KINDS, declarer, kinds
+from tests.engine.both import kinds
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def nothing():

@@ -19,7 +19,6 @@ from holdfast import (
     UserModel,
     agent,
 )
-from tests.engine.both import KINDS, declarer
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -43,11 +42,6 @@ class PProfile(pydantic.BaseModel):
     seats: int = pydantic.Field(default=10, le=12)
     address: dict | None = None
     likes: list[str] = pydantic.Field(default_factory=lambda: ["trains"])
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @pytest.fixture

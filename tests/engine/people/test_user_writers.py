@@ -19,11 +19,6 @@ def look(value):
     return value
 
 
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
-
-
 class Others:
     """What another writer does, once, however often the agent comes by."""
 

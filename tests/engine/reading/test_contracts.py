@@ -20,7 +20,9 @@ from holdfast import (
 )
 from holdfast.testing import crash_everywhere
 from holdfast.testing.crash.everywhere import MovableClock
-from tests.engine.both import KINDS, Crash, declarer, events, kinds
+from tests.engine.both import Crash, events, kinds
+
+CLOCK = MovableClock
 
 CAREFUL = {"human_in_the_loop": {"required_for_risk_levels": ["external_action"]}, "regions": ["eu"]}
 CONTRACT = {
@@ -39,16 +41,6 @@ CONTRACT = {
     "messages": [{"role": "user", "content": "go"}],
     "state": {"sent": 0},
 }
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @tool(effect="once", risk="external_action")

@@ -12,16 +12,11 @@ import holdfast
 from holdfast import Budget, Usage, agent, events as ev, tool
 from holdfast.cli.main import cli
 from holdfast.engine.reading.inbox import InboxItem
-from tests.engine.both import KINDS, Crash, declarer
+from tests.engine.both import Crash
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 LONG = 20
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def model(prompt):

@@ -27,7 +27,6 @@ from holdfast import (
 from holdfast.core import limits
 from holdfast.store.chunks import ChunkBatch
 from holdfast.store.memory.store import MemoryStore
-from tests.engine.both import KINDS, declarer
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
@@ -38,11 +37,6 @@ WORDS = ["It ", "is ", "sunny."]
 def app(url):
     with holdfast.open(url) as opened:
         yield opened
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 class Watching:

@@ -13,18 +13,13 @@ import pytest
 import holdfast
 from holdfast import InvalidEvent, InvalidValue, StateMutated, StatePatch, StepFailed, agent, events as ev, tool
 from holdfast.core import codec
-from tests.engine.both import KINDS, Crash, declarer, events, kinds
+from tests.engine.both import Crash, events, kinds
 
 STORES = ("memory", "sqlite", "postgres")
 
 
 def look(value):
     return value
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 def replayed(app, worker, id="t"):

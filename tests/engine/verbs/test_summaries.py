@@ -14,14 +14,9 @@ from holdfast.core.messages import groups, parse_all, problems, stored
 from holdfast.core.messages.tokens import count, estimate
 from holdfast.llm import ScriptedModel, loop_agent, say
 from tests.conversations import FORMS, conversations
-from tests.engine.both import KINDS, declarer, events, kinds
+from tests.engine.both import events, kinds
 
 LIMIT = 600
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 class Notes:

@@ -2,18 +2,11 @@
 
 import json
 
-import pytest
-
 from holdfast import ask_person, read_artifact, tool
 from holdfast.testing import crash_everywhere
-from tests.engine.both import KINDS, declarer, events
+from tests.engine.both import events
 
 STORES = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def either(request):
-    return declarer(request.param)
 
 
 @tool(effect="read")

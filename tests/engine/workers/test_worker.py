@@ -23,14 +23,8 @@ from tests.postgres_server import Server, binaries
 from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one: workers wait for real
 LONG = 20
-
-
-@pytest.fixture
-def app(url):
-    """On the real clock: workers wait for real."""
-    with holdfast.open(url) as opened:
-        yield opened
 
 
 @contextlib.contextmanager

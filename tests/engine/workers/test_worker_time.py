@@ -21,22 +21,8 @@ from tests.engine.workers.test_worker import LONG, double, ended, working
 from tests.waiting import until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
+CLOCK = None  # the real one
 SOON = 0.2
-
-
-@pytest.fixture
-def app(url):
-    with holdfast.open(url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def late():
-    """What hangs waits for this. It ends with the test, and so do all threads that were abandoned."""
-    said = threading.Event()
-    yield said
-    said.set()
-    until(lambda: not len(ABANDONED))
 
 
 @pytest.mark.parametrize("kind", KINDS)

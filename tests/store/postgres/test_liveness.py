@@ -16,6 +16,7 @@ from holdfast.core import limits
 from holdfast.testing.conformance.samples import add, claim, created, draft, group, head_of, within
 from tests.postgres_server import Server, Standby, binaries
 from tests.store.test_queues import PATIENCE_SECONDS, Other
+from tests.waiting import until
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
@@ -204,9 +205,7 @@ def test_after_a_restart_those_have_time_to_come_back_and_who_died_with_the_serv
     server.start_again()
     dead.process.kill()
     began = time.monotonic()
-    while store.queues.lost() == {}:
-        assert time.monotonic() - began < limits.RESTART_SECONDS + PATIENCE_SECONDS
-        time.sleep(0.02)
+    until(lambda: store.queues.lost() != {}, limits.RESTART_SECONDS + PATIENCE_SECONDS)
     waited = time.monotonic() - began
     assert store.queues.lost() == {lost: "presumed"} and store.alive(living)
     assert limits.RESTART_SECONDS - 1.5 < waited < limits.RESTART_SECONDS + 3

@@ -39,7 +39,7 @@ class Watched:
         except GraphBubbleUp as bubble:  # LangGraph's way to wait: it will call the tool again
             self.bubble = bubble
             return INTERRUPTED
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, LangGraph may have turned what the tool raised into it
             self.error = self.error or error
             raise
         if self.error is not None:
@@ -77,6 +77,6 @@ class Watched:
             yield
         except GraphBubbleUp:
             raise
-        except BaseException as error:
+        except BaseException as error:  # whatever a tool raises: LangGraph may make an answer of it further up
             self.error = error
             raise

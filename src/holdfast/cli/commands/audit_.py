@@ -67,11 +67,11 @@ def _print(environment: Environment, found: list[AuditRow], limit: int) -> None:
     from holdfast.cli.show.event_lines import NARROW
     from holdfast.cli.show.formatting import clock, shown
     from holdfast.cli.show.table import table
+    from holdfast.engine.reading.audit import as_json
     from holdfast.engine.reading.steps import iso
 
     if environment.for_programs:
-        same = ("task", "seq", "kind", "what", "about", "tool", "by", "value", "answered_by", "cursor")
-        environment.rows({"at": iso(one.at_us), **{name: getattr(one, name) for name in same}} for one in found)
+        environment.rows({"at": iso(one.at_us), **as_json(one, "value", "answered_by", "cursor")} for one in found)
         return
     if not found:
         environment.say(f"no such entry in {environment.where}")

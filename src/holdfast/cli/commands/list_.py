@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.command import command
 from holdfast.cli.environment import Environment
-from holdfast.cli.show.style import clean
+from holdfast.cli.show.style import STATUS_TONES, clean
 from holdfast.core.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.engine.reading.values import Summary
 
 WATCH_SECONDS = 1.0
-TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "warn", "interrupted": "bad"}
 
 
 @command("list", lines=True)
@@ -119,7 +118,9 @@ def _print(environment: Environment, app: App, rows: Sequence[Summary], quiet: b
         if row.doubts and row.waiting != "doubt":
             why += why_waiting("doubt")
         named = (f"{row.agent} (mock)" if row.mock else row.agent, row.stage or "", row.user or "")
-        cells.append([row.id, Cell(f"{status}{why}", TONES.get(status, "plain")), *named, age(row.changed_us, now)])
+        cells.append(
+            [row.id, Cell(f"{status}{why}", STATUS_TONES.get(status, "plain")), *named, age(row.changed_us, now)]
+        )
     environment.lines(table(["ID", "STATUS", "AGENT", "STAGE", "USER", "CHANGED"], cells, environment.style))
     for why in dict.fromkeys(why_not.values()):
         environment.say(clean(why), "warn")

@@ -84,9 +84,10 @@ def _more(state: TaskState) -> dict[str, Any]:
 
 
 def _head(state: TaskState, style: Style) -> Iterator[str]:
-    from holdfast.cli.commands.list_ import TONES, why_waiting
+    from holdfast.cli.commands.list_ import why_waiting
     from holdfast.cli.show.formatting import clock, shown, spent
     from holdfast.cli.show.live import bar
+    from holdfast.cli.show.style import STATUS_TONES
     from holdfast.cli.show.table import Cell, fields
 
     status = "interrupted" if state.interrupted else state.status
@@ -97,7 +98,7 @@ def _head(state: TaskState, style: Style) -> Iterator[str]:
         [
             ("task", Cell(f"{state.id}{'  (mock)' if state.mock else ''}", "bold")),
             ("agent", state.agent),
-            ("status", Cell(f"{status}{why}", TONES.get(status, "plain"))),
+            ("status", Cell(f"{status}{why}", STATUS_TONES.get(status, "plain"))),
             ("stage", state.stage or ""),
             ("phase", "" if (state.status, state.phase) in _TOLD or state.phase == "idle" else state.phase),
             ("turn", str(state.turn) if state.turn else ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import signal
@@ -24,6 +23,8 @@ from holdfast.cli.demo.page import WatchedPage, watched
 from holdfast.cli.demo.story import Say, Story, timeline
 from holdfast.cli.demo.world import DemoWorld
 from holdfast.cli.failures.refusal import refusing
+from holdfast.cli.show.formatting import times
+from holdfast.cli.show.style import Style, out_look
 from holdfast.engine.reading import values
 
 TASK = demo_agent.TASK
@@ -45,7 +46,8 @@ def demo(ctx: click.Context, path: str, as_json: bool, with_page: bool, no_open:
 
     Example: holdfast demo --ui --store /some/where/demo.db
     """
-    ctx.color = _wants_colour()
+    style = out_look()
+    ctx.color = style.colour
     if ctx.get_parameter_source("path") is click.core.ParameterSource.DEFAULT:
         before: dict[str, str | None] = ctx.find_root().obj or {}
         path = before.get("store") or path
@@ -59,26 +61,19 @@ def demo(ctx: click.Context, path: str, as_json: bool, with_page: bool, no_open:
         say("write that down. Then it is started again.\n")
         say(f"  the agent  {_short(AGENT_FILE)}\n  its log    {path}")
         say(f"  the world  {path}-world, what a pretend bank and mail server have seen")
-        story = Story(app, say)
+        story = Story(app, TASK, say, style)
         ends = _work_twice(app, path, story, world, say, page)
         facts = _facts(app, path, story, world, ends) | {"seconds": round(time.monotonic() - began, 3)}
         if as_json:
             click.echo(values.text(facts))
         else:
-            _conclude(app, path, facts)
+            _conclude(app, path, facts, style)
         if page is not None:
             with suppress(KeyboardInterrupt):  # from the moment in which it says so
                 say("\nThe page stays up until Ctrl-C.")
                 page.wait()
     if not (facts["once"] and facts["intact"]):
         ctx.exit(1)
-
-
-def _wants_colour() -> bool | None:
-    """Read NO_COLOR and its like from the environment; None leaves the choice to the terminal."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return True if os.environ.get("FORCE_COLOR") else None
 
 
 # The two processes
@@ -93,8 +88,8 @@ def _work_twice(
     if first["returncode"] != -signal.SIGKILL:
         raise _odd_end(first)
     killed = f"Process {first['pid']} was killed with SIGKILL (return code {first['returncode']})"
-    say(click.style(f"{killed}: after the charge, before it was recorded.", fg="red"))
-    say(f"     the bank has {_times(world.count('charge'), 'charge')}; the log has an announcement, and no outcome")
+    say(story.style.paint(f"{killed}: after the charge, before it was recorded.", "bad"))
+    say(f"     the bank has {times(world.count('charge'), 'charge')}; the log has an announcement, and no outcome")
     if page is not None:
         page.pause()
     second = _work(app, [path, *pace], story, say, "runs the same file, on the same task")
@@ -116,22 +111,16 @@ def _work(
                 if time.monotonic() > until:
                     why = f"process {process.pid} of the demo took longer than {PATIENCE_SECONDS:.0f} s"
                     raise holdfast.TimeLimit(why, hint="it was stopped; run the demo again")
-                _tell_news(app, story)
+                story.tell_news()
                 if page is not None and story.seq and page.show(TASK):
                     say(f"     watch it: {page.link(TASK)}")
                 time.sleep(LOOK_EVERY_SECONDS)
         finally:
             process.kill()
-    _tell_news(app, story)
+    story.tell_news()
     code = process.returncode
     name = signal.Signals(-code).name if code < 0 else None
     return {"pid": process.pid, "returncode": code, "signal": name, "last_seq": story.seq}
-
-
-def _tell_news(app: App, story: Story) -> None:
-    if app.list(limit=1):
-        for record in app.events(TASK, after=story.seq):
-            story.tell(record)
 
 
 def _odd_end(process: dict[str, Any]) -> holdfast.HoldfastError:
@@ -156,7 +145,7 @@ def _facts(app: App, path: str, story: Story, world: DemoWorld, ends: list[dict[
         "world": str(world.path),
         "processes": ends,
         "kills": sum(end["signal"] == "SIGKILL" for end in ends),
-        "replayed": {"steps": story.replayed, "seconds": story.replay_us / 1_000_000},
+        "replayed": {"steps": story.replayed.steps, "seconds": story.replayed.took_us / 1_000_000},
         "settled": story.settled,
         "steps": steps,
         "events": found.events,
@@ -166,24 +155,21 @@ def _facts(app: App, path: str, story: Story, world: DemoWorld, ends: list[dict[
     }
 
 
-def _conclude(app: App, path: str, facts: dict[str, Any]) -> None:
+def _conclude(app: App, path: str, facts: dict[str, Any], style: Style) -> None:
     first, second = facts["processes"]
     killed = f"-- process {first['pid']} is killed; process {second['pid']} resumes --"
     click.echo(f"\nThe log of {TASK}:")
-    for line in timeline(app, TASK, {first["last_seq"]: killed}):
+    for line in timeline(app, TASK, {first["last_seq"]: killed}, style):
         click.echo(line)
     chain = "the chain is intact" if facts["intact"] else "the chain is BROKEN"
     click.echo(f"{facts['events']} events, each chained to the one before: {chain}.\n")
-    charges, emails = (_times(facts["sent"][one], "") for one in ("charges", "emails"))
-    counted = f"card charged {charges} · e-mail sent {emails}"
-    click.secho(counted, fg="green" if facts["once"] else "red", bold=True, nl=False)
-    click.echo(f"   (counted in {path}-world, {facts['seconds']:.1f} s in all)")
+    charges, emails = (_often(facts["sent"][one]) for one in ("charges", "emails"))
+    counted = style.paint(f"card charged {charges} · e-mail sent {emails}", "good" if facts["once"] else "bad")
+    click.echo(f"{style.paint(counted, 'bold')}   (counted in {path}-world, {facts['seconds']:.1f} s in all)")
     _suggest(path, first["last_seq"])
 
 
-def _times(count: int, what: str) -> str:
-    if what:
-        return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _often(count: int) -> str:
     return "once" if count == 1 else f"{count} TIMES"
 
 

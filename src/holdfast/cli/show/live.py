@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from holdfast import App
 from holdfast.cli.show import event_lines
-from holdfast.cli.show.formatting import length, spent
+from holdfast.cli.show.formatting import length, spent, times
 from holdfast.cli.show.screen import Screen
 from holdfast.cli.show.style import Style, clean
 from holdfast.core import events as ev
@@ -105,14 +105,15 @@ class Live:
         """Show an event of those found; gives how many lines that took, or would have."""
         style = self._screen.style
         replayed = self._replay.take(record, found)
-        if replayed:
-            self._screen.line(style.paint(replayed, "dim"))
+        if replayed is not None:
+            text = f"replayed {times(replayed.steps, 'step')} in {length(replayed.took_us)}"
+            self._screen.line(style.paint(text, "dim"))
         self._note(record)
         line = describe(record, self._app.fetch)
         if line.dull or line.verb in _QUIET or (line.verb in ("started", "announced") and style.terminal):
             return 0
         if not quiet:
-            time_of = "" if style.terminal else f"{record.at:%H:%M:%S}  "
+            time_of = self._screen.clock(record.at)
             wide = style._replace(width=style.width or MOST_WIDE)
             self._screen.line(time_of + event_lines.one(line, wide, len(time_of)))
         return 1
@@ -149,7 +150,7 @@ class Live:
             self._screen.status(self._status(now))
         elif now - self._spoke >= HEARTBEAT_SECONDS:
             self._spoke = now
-            self._screen.line(f"{time.strftime('%H:%M:%S', time.gmtime())}  {self._status(now)}")
+            self._screen.line(f"{self._screen.clock()}{self._status(now)}")
 
     def _status(self, now: float) -> str:
         """The live line: how long, what is under way, what was spent, what is left."""
@@ -186,6 +187,13 @@ def bar(name: str, used: float, most: float, style: Style, wide: int = 10) -> st
     return f"{name} {style.paint('█' * full + '░' * (wide - full), tone)} {share:.0%}"
 
 
+class Replayed(NamedTuple):
+    """How many recorded steps a replay went through, and how long that took."""
+
+    steps: int
+    took_us: int
+
+
 class Replay:
     """Notices that recorded steps were replayed, and how long that took: from the claim to the first new thing."""
 
@@ -193,19 +201,18 @@ class Replay:
         self._app, self._id = app, id
         self._steps, self._since_us = 0, 0
 
-    def take(self, record: LoggedEvent, found: Sequence[LoggedEvent]) -> str:
-        """Take an event; gives a line when it is the first new thing after a replay.
+    def take(self, record: LoggedEvent, found: Sequence[LoggedEvent]) -> Replayed | None:
+        """Take an event of those found; gives something when it is the first new thing after a replay.
 
         Immediate events are written with the step after it; their times show when something began.
         """
         if isinstance(record.event, ev.TaskClaimed):
             state = self._app.at(self._id, record.seq)
             self._steps = sum(step.status in ("completed", "failed") for step in state.steps.values())
-            self._since_us = record.at_us
-            return ""
+            self._since_us = record.at_us if self._steps else 0
+            return None
         if not self._since_us:
-            return ""
+            return None
         until_us = min(getattr(one.event, "started_us", 0) or one.at_us for one in found if one.seq >= record.seq)
-        took, self._since_us = max(0, until_us - self._since_us), 0
-        what = "1 step" if self._steps == 1 else f"{self._steps} steps"
-        return f"replayed {what} in {length(took)}" if self._steps else ""
+        took_us, self._since_us = max(0, until_us - self._since_us), 0
+        return Replayed(self._steps, took_us)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,6 +33,10 @@ class Screen:
             before = "\n" if self._open else self._cleared()
             self._open = False
             self._write(f"{before}{text}\n{self._status}")
+
+    def clock(self, at: datetime | None = None) -> str:
+        """Return what a line begins with off a terminal: a moment, or now. On one, people see lines come."""
+        return "" if self.style.terminal else f"{datetime.now(UTC) if at is None else at:%H:%M:%S}  "
 
     def part(self, text: str, *, ends: bool) -> None:
         """Print more of a line that was begun; no other is rewritten below it until it ends."""

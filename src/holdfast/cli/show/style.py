@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from holdfast.cli.show.catalog import COMMANDS
 
 _TONES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1", "head": "1;36", "plain": ""}
+STATUS_TONES = {"completed": "good", "failed": "bad", "cancelled": "bad", "waiting": "warn", "interrupted": "bad"}
+"""The tones of what lists call a task; others have none."""
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CONTROLS = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"

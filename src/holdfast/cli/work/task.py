@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,11 +18,12 @@ from holdfast.cli.input.suggestions import command, entry_json, is_block, resume
 from holdfast.cli.show.formatting import length, quoted, spent
 from holdfast.cli.show.live import Live
 from holdfast.cli.show.screen import Screen
-from holdfast.cli.show.style import clean, held
+from holdfast.cli.show.style import STATUS_TONES, clean, held
 from holdfast.core.errors import ApprovalDenied, BudgetExceeded, LeaseLost, TurnLimit
 from holdfast.core.events import ANNOUNCED, ApprovalAsked, Failure, TaskCancelled, TaskCompleted, TaskFailed
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import as_json
+from holdfast.engine.reading.inbox import InboxItem
 from holdfast.engine.reading.task_state import TaskState
 from holdfast.engine.reading.values import ENDED
 
@@ -78,9 +79,7 @@ def _say_stopped(environment: Environment, app: App, id: str, resume: str) -> No
     if state is None:
         return
     if environment.as_json:
-        environment.data(
-            {**state.to_dict(), "ended_by": "Ctrl-C", "waiting_on": [], "resume": resume, "store": environment.shown}
-        )
+        _tell_state(environment, state, resume, ended_by="Ctrl-C")
     environment.say(f"stopped at seq {state.seq}; everything up to there is on record", "warn")
     under_way = (one for one in state.steps.values() if one.status == "running" and one.tool)
     cut_off = [one.key for one in under_way if one.effect in ANNOUNCED]
@@ -105,9 +104,7 @@ def _say_thrown_out(environment: Environment, app: App, id: str, resume: str, er
         return
     raised = f"{type(error).__qualname__}: {error}"
     if environment.as_json:
-        environment.data(
-            {**state.to_dict(), "ended_by": raised, "waiting_on": [], "resume": resume, "store": environment.shown}
-        )
+        _tell_state(environment, state, resume, ended_by=raised)
     environment.say(f"{id} stopped at seq {state.seq}: its agent raised {clean(raised)}", "bad")
     environment.say(f"  everything up to there is on record; to resume it: {resume}")
 
@@ -137,8 +134,7 @@ def report(environment: Environment, app: App, state: TaskState, resume: str) ->
     by = whoami()
     entries = list(app.inbox(state.id))
     if environment.as_json:
-        more = {"waiting_on": [entry_json(one, by, environment.options) for one in entries], "resume": resume}
-        environment.data({**state.to_dict(), **more, "store": environment.shown})
+        _tell_state(environment, state, resume, entries)
     elif not environment.jsonl:
         lasts = not environment.url.startswith("memory:")
         _tell(environment, state, resume if lasts else "")
@@ -153,13 +149,22 @@ def report(environment: Environment, app: App, state: TaskState, resume: str) ->
         raise click.exceptions.Exit(WAITING)
 
 
+def _tell_state(
+    environment: Environment, state: TaskState, resume: str, entries: Sequence[InboxItem] = (), **more: str
+) -> None:
+    """Print a task for programs, with what it waits for and how it is resumed."""
+    on = [entry_json(one, whoami(), environment.options) for one in entries]
+    told = {"waiting_on": on, "resume": resume, "store": environment.shown}
+    environment.data({**state.to_dict(), **more, **told})
+
+
 def _tell(environment: Environment, state: TaskState, resume: str) -> None:
     usage = state.budget.usage
     used = spent(usage.input_tokens + usage.output_tokens, usage.cost)
     took = length(int((state.updated_at - state.created_at).total_seconds() * 1_000_000))
-    tone = {"completed": "good", "failed": "bad", "cancelled": "bad"}.get(state.status, "warn")
     facts = [f"seq {state.seq}", took, *([used] if used else []), f"in {environment.where}"]
-    environment.say(held(f"{state.id} is {state.status}  ({' · '.join(facts)})"), tone)
+    text = held(f"{state.id} is {state.status}  ({' · '.join(facts)})")
+    environment.say(text, STATUS_TONES.get(state.status, "warn"))
     if state.status == "completed" and state.result is not None:
         text = state.result if isinstance(state.result, str) else values.text(state.result)
         environment.lines(map(clean, text.split("\n")) if environment.style.terminal else [text])

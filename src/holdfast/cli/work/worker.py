@@ -409,10 +409,8 @@ class WorkerReport:
         """A line for people, on stderr."""
         if self._place.for_programs:
             return
-        style = self._screen.style
-        at = "" if style.terminal else f"{time.strftime('%H:%M:%S', time.gmtime())}  "
         with suppress(OSError):  # if the reader has left, tasks continue all the same
-            self._screen.line(f"{at}{self._who}{style.paint(text, tone)}")
+            self._screen.line(f"{self._screen.clock()}{self._who}{self._screen.style.paint(text, tone)}")
 
     def _json(self, facts: dict[str, Any]) -> None:
         """A line for programs, on stdout."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 
 class HoldfastError(Exception):
@@ -21,9 +22,17 @@ class HoldfastError(Exception):
         self.hint = hint
         self.details = details
 
-    def _fill(self, **details: Any) -> None:
-        """Begin as an error whose class has its message and hint as templates."""
-        HoldfastError.__init__(self, self.message.format_map(details), hint=self.hint.format_map(details), **details)
+    def _fill(self, words: Mapping[str, object] | None = None, /, **details: Any) -> None:
+        """Begin as an error whose class has its message and hint as templates. `words` are for the text alone."""
+        known = {**(words or {}), **details}
+        HoldfastError.__init__(self, self.message.format_map(known), hint=self.hint.format_map(known), **details)
+
+    @classmethod
+    def _made(cls, message: str, *, hint: str, **details: Any) -> Self:
+        """Make one whose text is another than that of its class."""
+        error = cls.__new__(cls)
+        HoldfastError.__init__(error, message, hint=hint, **details)
+        return error
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -45,6 +54,4 @@ def log_words(log: str) -> str:
 
 
 def _rebuild(cls: type[HoldfastError], message: str, hint: str, details: dict[str, Any]) -> HoldfastError:
-    error = cls.__new__(cls)
-    HoldfastError.__init__(error, message, hint=hint, **details)
-    return error
+    return cls._made(message, hint=hint, **details)  # pyright: ignore[reportPrivateUsage]

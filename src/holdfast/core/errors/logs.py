@@ -11,46 +11,35 @@ class SeqOutOfRange(HoldfastError):
     """The log has no such position."""
 
     code = "seq-out-of-range"
+    message = "{whose} has no seq {seq!r}"
+    hint = "its log goes from {first} to {head}"
 
     def __init__(self, id: str, seq: int, head: int, first: int = 1) -> None:
-        super().__init__(
-            f"{log_words(id)} has no seq {seq!r}",
-            hint=f"its log goes from {first} to {head}",
-            id=id,
-            seq=seq,
-            head=head,
-        )
+        self._fill({"whose": log_words(id), "first": first}, id=id, seq=seq, head=head)
 
 
 class Conflict(HoldfastError):
     """The log has moved on since it was read."""
 
     code = "conflict"
+    message = "the log of {log!r} was expected at seq {expected}, but {where}; nothing was written"
+    hint = "another writer was first: read the log and decide again"
 
     def __init__(self, log: str, expected: int | None, actual: int | None) -> None:
         where = "no such log" if actual is None else f"its head is {actual}"
-        super().__init__(
-            f"the log of {log!r} was expected at seq {expected}, but {where}; nothing was written",
-            hint="another writer was first: read the log and decide again",
-            log=log,
-            expected=expected,
-            actual=actual,
-        )
+        self._fill({"where": where}, log=log, expected=expected, actual=actual)
 
     @classmethod
     def of_records(cls, log: str, expected: int, actual: int | None) -> Conflict:
         """The records of a key are not the expected ones."""
-        error = cls.__new__(cls)
         where = "it is not there" if actual is None else f"it ends at {actual}"
-        HoldfastError.__init__(
-            error,
+        return cls._made(
             f"the key {log!r} was expected to end at seq {expected}, but {where}; nothing was written",
             hint="another writer was first: read the key and decide again",
             log=log,
             expected=expected,
             actual=actual,
         )
-        return error
 
 
 class PatchConflict(HoldfastError):
@@ -157,7 +146,8 @@ class ValueDamaged(HoldfastError):
     """A large value is missing or damaged."""
 
     code = "value-damaged"
+    message = "{what} {why}"
+    hint = "app.verify() lists the events that refer to it"
 
     def __init__(self, hash: str, why: str) -> None:
-        what = f"the value {hash[:12]}…" if hash else "a value"
-        super().__init__(f"{what} {why}", hint="app.verify() lists the events that refer to it", hash=hash)
+        self._fill({"what": f"the value {hash[:12]}…" if hash else "a value", "why": why}, hash=hash)

@@ -12,19 +12,14 @@ class StepFailed(HoldfastError):
     """A step failed for good, now or when it was recorded."""
 
     code = "step-failed"
+    message = "step {step!r} failed after {tries}: {type}: {reason}{unsure}"
+    hint = "catch StepFailed to continue without it; a failed task can be resumed"
 
     def __init__(self, key: str, attempts: int, type: str, message: str, *, maybe_done: bool = False) -> None:
-        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
         unsure = "; it may have happened, and this exact call is not made again until it is settled"
-        super().__init__(
-            f"step {key!r} failed after {tries}: {type}: {message}{unsure if maybe_done else ''}",
-            hint="catch StepFailed to continue without it; a failed task can be resumed",
-            step=key,
-            attempts=attempts,
-            type=type,
-            reason=message,
-            **({"maybe_done": True} if maybe_done else {}),
-        )
+        words = {"tries": _tries(attempts), "unsure": unsure if maybe_done else ""}
+        more = {"maybe_done": True} if maybe_done else {}
+        self._fill(words, step=key, attempts=attempts, type=type, reason=message, **more)
 
     failure: Any = None
     """What the step's function raised, as it is recorded (`Failure`), with its causes; the same on every replay."""
@@ -40,29 +35,30 @@ class StepFailed(HoldfastError):
         return bool(self.details.get("maybe_done"))
 
 
+def _tries(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
 class ApprovalDenied(StepFailed):
     """A person rejected the call, or no answer came in time."""
 
     code = "approval-denied"
+    message = "call {step!r} was not approved: {why}"
+    hint = "catch ApprovalDenied to continue without it"
 
     def __init__(self, key: str, why: str) -> None:
-        HoldfastError.__init__(
-            self, f"call {key!r} was not approved: {why}", hint="catch ApprovalDenied to continue without it", step=key
-        )
+        self._fill({"why": why}, step=key)
 
 
 class EffectConflict(HoldfastError):
     """A unique key was used for another call."""
 
     code = "effect-conflict"
+    message = "the unique key {key!r} belongs to {owner}, {why}; the call was not made"
+    hint = "give other work another key"
 
     def __init__(self, key: str, owner: str, why: str) -> None:
-        super().__init__(
-            f"the unique key {key!r} belongs to {owner}, {why}; the call was not made",
-            hint="give other work another key",
-            key=key,
-            owner=owner,
-        )
+        self._fill({"why": why}, key=key, owner=owner)
 
 
 class UnnamedThread(HoldfastError):
@@ -110,14 +106,11 @@ class SelfApproval(HoldfastError):
     """An agent, or an actor that works for it, tried to make a decision that only a person can make."""
 
     code = "self-approval"
+    message = "{verb} was refused for task {task!r}: {why}; nothing was decided"
+    hint = "let a person decide: holdfast inbox"
 
     def __init__(self, verb: str, id: str, why: str) -> None:
-        super().__init__(
-            f"{verb} was refused for task {id!r}: {why}; nothing was decided",
-            hint="let a person decide: holdfast inbox",
-            task=id,
-            verb=verb,
-        )
+        self._fill({"why": why}, task=id, verb=verb)
 
 
 class ReplayDiverged(HoldfastError):
@@ -151,14 +144,11 @@ class NestedStep(HoldfastError):
     """A verb was used inside a step."""
 
     code = "nested-step"
+    message = "{what} was used inside the step {step!r}"
+    hint = "use it in the agent's own body, or spawn a child task there"
 
     def __init__(self, verb: str, step: str) -> None:
-        super().__init__(
-            f"{f'task.{verb}' if verb.isidentifier() else verb} was used inside the step {step!r}",
-            hint="use it in the agent's own body, or spawn a child task there",
-            verb=verb,
-            step=step,
-        )
+        self._fill({"what": f"task.{verb}" if verb.isidentifier() else verb}, verb=verb, step=step)
 
 
 class NotDone(HoldfastError):
@@ -200,16 +190,11 @@ class RetriesExhausted(HoldfastError):
     """A function that `holdfast.retry` called raised in every attempt. The last error is its cause."""
 
     code = "retries-exhausted"
+    message = "{name} failed after {tries}: {type}: {reason}"
+    hint = "try again later, or allow more: retry=Retry(attempts=…)"
 
     def __init__(self, name: str, attempts: int, type: str, message: str) -> None:
-        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        super().__init__(
-            f"{name} failed after {tries}: {type}: {message}",
-            hint="try again later, or allow more: retry=Retry(attempts=…)",
-            attempts=attempts,
-            type=type,
-            reason=message,
-        )
+        self._fill({"name": name, "tries": _tries(attempts)}, attempts=attempts, type=type, reason=message)
 
 
 class TimeLimit(HoldfastError):

@@ -108,9 +108,7 @@ class Diverged(StoreError):
     @classmethod
     def of_records(cls, log: str, known_seq: int, head_seq: int) -> Diverged:
         """Records were acknowledged to this process, and are not there any more."""
-        error = cls.__new__(cls)
-        StoreError.__init__(
-            error,
+        return cls._made(
             f"records {head_seq + 1} to {known_seq} of {log!r} had been acknowledged and cannot be found, as after a "
             "fail-over to a server that lagged behind, or a restored backup; nothing was written",
             hint="read the key again: what is left is intact, and the next append continues from there",
@@ -119,4 +117,3 @@ class Diverged(StoreError):
             head_seq=head_seq,
             calls=[],
         )
-        return error

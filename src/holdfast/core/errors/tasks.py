@@ -123,29 +123,23 @@ class QueueFull(HoldfastError):
     """A queue has as many waiting tasks as it may have."""
 
     code = "queue-full"
+    message = "queue {queue!r} is full: it lets {most} {tasks} wait; nothing was written"
+    hint = "try again later, start more workers, or raise max_ready= of the queue"
 
     def __init__(self, queue: str, most: int) -> None:
-        super().__init__(
-            f"queue {queue!r} is full: it lets {most} {'task' if most == 1 else 'tasks'} wait; nothing was written",
-            hint="try again later, start more workers, or raise max_ready= of the queue",
-            queue=queue,
-            most=most,
-        )
+        self._fill({"tasks": "task" if most == 1 else "tasks"}, queue=queue, most=most)
 
 
 class TaskBusy(HoldfastError):
     """Another live worker has the task."""
 
     code = "task-busy"
+    message = "task {id!r} is being worked on by the live worker {holder!r}{was}"
+    hint = '{first}wait for it: app.run(…, wait="1m")'
 
     def __init__(self, id: str, holder: str, *, is_cancelled: bool = False) -> None:
         was = ", and was cancelled: it ends after the current step" if is_cancelled else ""
-        super().__init__(
-            f"task {id!r} is being worked on by the live worker {holder!r}{was}",
-            hint=("" if is_cancelled else "cancel it, or ") + 'wait for it: app.run(…, wait="1m")',
-            id=id,
-            holder=holder,
-        )
+        self._fill({"was": was, "first": "" if is_cancelled else "cancel it, or "}, id=id, holder=holder)
 
 
 class InputConflict(HoldfastError):

@@ -114,17 +114,12 @@ class BudgetExceeded(HoldfastError):
     """A task, or one that pays for it, has used up its budget."""
 
     code = "budget-exceeded"
+    message = "task {id!r} has used {share}{more}"
+    hint = "raise the limit, then resume it: app.raise_budget({id!r}, Budget({limit}=…))"
 
     def __init__(self, id: str, limit: str, used: float, of: float, ahead: float = 0) -> None:
         more = f", and the next step takes {ahead:,.6g}" if ahead and used < of else ""
-        super().__init__(
-            f"task {id!r} has used {share(limit, used, of)}{more}",
-            hint=f"raise the limit, then resume it: app.raise_budget({id!r}, Budget({limit}=…))",
-            id=id,
-            limit=limit,
-            used=used,
-            of=of,
-        )
+        self._fill({"share": share(limit, used, of), "more": more}, id=id, limit=limit, used=used, of=of)
 
 
 class UnknownPrice(HoldfastError):

@@ -53,7 +53,7 @@ class DurableCall:
         async def body(task: Any) -> Any:
             try:
                 results.append(await task.call(self._tool, self._arguments))
-            except Exception as error:
+            except Exception as error:  # whatever the tool raises is raised to the caller, as it is
                 raised.append(error)
                 raise
             return results[-1]

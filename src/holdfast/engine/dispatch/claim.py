@@ -16,6 +16,7 @@ from holdfast.engine.drivers.driver import drive
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.pending import Stop
 from holdfast.engine.logs.log import Log
+from holdfast.engine.system.warning import warn as warn
 from holdfast.engine.verbs.task import Task
 
 
@@ -79,13 +80,6 @@ def stopped_by_interrupt(stop: Stop, id: str) -> Generator[None, None, None]:
         raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def warn(text: str, *values: object) -> None:
-    """Write to the program's log."""
-    import logging
-
-    logging.getLogger("holdfast").warning(text, *values)
 
 
 class Busy:

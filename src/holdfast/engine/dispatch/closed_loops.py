@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core import limits
 from holdfast.core.errors import HoldfastError
+from holdfast.engine.system.warning import warn
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -62,10 +63,4 @@ class ClosedLoops:
                 try:
                     work.let_go()
                 except HoldfastError as error:  # it is closed by now, or away: the task is taken over once we are gone
-                    _warn(error)
-
-
-def _warn(error: HoldfastError) -> None:
-    import logging
-
-    logging.getLogger("holdfast").warning("a task whose event loop was closed could not be released: %s", error)
+                    warn("a task whose event loop was closed could not be released: %s", error)

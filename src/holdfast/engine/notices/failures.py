@@ -16,6 +16,7 @@ from holdfast.engine.lists.watch import TaskWatch
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
 from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.system.warning import warn
 from holdfast.store.protocol import Query
 
 OnFailure = Callable[[TaskState], None]
@@ -53,7 +54,7 @@ class FailureNotices:
         try:
             self._on_failure(TaskState(log, self._logs))
         except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, work continues
-            _warn("on_failure failed for task %s: %s: %s", log.name, type(error).__name__, error)
+            warn("on_failure failed for task %s: %s: %s", log.name, type(error).__name__, error)
 
     def close(self) -> None:
         """Stop reporting. The feed is closed too, which ends the thread."""
@@ -95,7 +96,7 @@ class FailureNotices:
         """The store cannot be read, for now: say so once."""
         if not self._stopping.is_set() and error.message != self._trouble:
             self._trouble = error.message
-            _warn("failed tasks can't be watched for: %s; it keeps trying", error.message)
+            warn("failed tasks can't be watched for: %s; it keeps trying", error.message)
 
 
 def log_failure(logs: Logs, log: Log) -> None:
@@ -120,9 +121,3 @@ def log_failure(logs: Logs, log: Log) -> None:
         state.failed_at,
         extra={f"holdfast_{name}": value for name, value in told.items()} | {"holdfast_namespace": logs.namespace},
     )
-
-
-def _warn(text: str, *values: object) -> None:
-    import logging
-
-    logging.getLogger("holdfast").warning(text, *values)

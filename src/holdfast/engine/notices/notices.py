@@ -16,6 +16,7 @@ from holdfast.engine.notices.watch import FOR_PEOPLE, InboxWatch, Notice
 from holdfast.engine.notices.webhook import NotDelivered, Webhook
 from holdfast.engine.reading import inbox
 from holdfast.engine.reading.task_state import TaskState
+from holdfast.engine.system.warning import warn
 
 OnWait = Callable[[TaskState], None]
 
@@ -88,7 +89,7 @@ class Notices:
         try:
             self._on_wait(TaskState(load(), self._logs))
         except (Exception, SystemExit) as error:  # noqa: BLE001 — whatever the program does with it, others get their notice too
-            _warn("on_wait failed for task %s: %s: %s", id, type(error).__name__, error)
+            warn("on_wait failed for task %s: %s: %s", id, type(error).__name__, error)
 
     def _post(self, found: list[Notice]) -> None:
         """Send notices. While the receiver is away, each is tried once only: there may be many."""
@@ -102,7 +103,7 @@ class Notices:
                 self._attempts = None
             except NotDelivered as error:
                 self._attempts = self._attempts if error.permanent else 1
-                _warn("webhook: task %s: %s", notice.item.task, error)
+                warn("webhook: task %s: %s", notice.item.task, error)
 
     def _warn_once(self, error: HoldfastError) -> None:
         """The store cannot be read, for now: say so once."""
@@ -110,14 +111,8 @@ class Notices:
             return
         if error.message != self._trouble:
             self._trouble = error.message
-            _warn("the inbox can't be watched: %s; it keeps trying", error.message)
+            warn("the inbox can't be watched: %s; it keeps trying", error.message)
 
 
 def _waits_for_people(log: Log) -> bool:
     return log.state.summary.waiting in ("person", "doubt", "budget", "quarantined", "diverged")
-
-
-def _warn(text: str, *values: object) -> None:
-    import logging
-
-    logging.getLogger("holdfast").warning(text, *values)

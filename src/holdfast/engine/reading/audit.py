@@ -45,6 +45,14 @@ class AuditRow(codec.JsonStruct, frozen=True, kw_only=True):
         return f"{self.at_us}.{self.seq}.{self.task}"
 
 
+def as_json(row: AuditRow, *more: str) -> dict[str, Any]:
+    """An act for programs: what every face says of it, and these fields too."""
+    return {name: getattr(row, name) for name in (*_SAME, *more)}
+
+
+_SAME = ("task", "seq", "kind", "what", "about", "tool", "by")
+
+
 class AuditQuery(Struct, frozen=True, kw_only=True):
     """Which acts are wanted; what is empty does not matter. `decision` is part of the question."""
 

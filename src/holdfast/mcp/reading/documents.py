@@ -44,38 +44,32 @@ def row_document(row: Summary) -> dict[str, Any]:
 
 def task_document(task: TaskState, continued_by: str | None = None) -> dict[str, Any]:
     """A task's state: where it stands, what it knows, what it waits for; and the URI of the task that continues it."""
-    waiting, failure = task.waiting, task.failure
+    waiting = task.waiting
     return {
         "uri": task_uri(task.agent, task.id),
         "agent_id": task.agent,
         "task_id": task.id,
-        "seq": task.seq,
         "status": "interrupted" if task.interrupted else task.status,
-        "stage": task.stage,
         "position": {"turn": task.turn, "phase": task.phase, "steps": list(task.steps), "pending": task.pending},
-        "goal": task.goal,
-        "input": dict(task.input),
-        "state": dict(task.state),
-        "plan": [{"step": step.text, "done": step.done} for step in task.plan],
-        "facts": {key: {"value": fact.value, "source": fact.source} for key, fact in task.facts.items()},
-        "questions": task.questions,
+        **task.to_dict(sections=_SAME),
         "artifacts": [_artifact(task, id) for id in task.artifacts],
-        "flags": task.flags,
-        "notes": dict(task.notes),
         "constraints": task.constraints,
         "waiting": None if waiting is None else {"kind": waiting.kind, "why": waiting.why, "on": as_json(waiting.on)},
         "budget": as_json(task.budget.to_dict()),
-        "result": task.stored_result,
-        "failure": as_json(failure),
-        "user": task.user,
         "thread": None if task.thread is None else thread_uri(task.thread),
-        "parent": task.parent,
         "continued_by": continued_by,
         "created_at": task.created_at.isoformat(),
         "updated_at": task.updated_at.isoformat(),
         "log": task_uri(task.agent, task.id, "log"),
         "notice": NOTICE,
     }
+
+
+_SAME = (
+    *("seq", "stage", "goal", "input", "state", "plan", "facts", "questions", "flags", "notes", "result", "failure"),
+    *("user", "parent"),
+)
+"""The sections that are the same as in `TaskState.to_dict`."""
 
 
 def _artifact(task: TaskState, id: str) -> dict[str, Any]:

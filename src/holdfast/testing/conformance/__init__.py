@@ -31,6 +31,7 @@ from holdfast.testing.conformance.samples import (
     AT,
     Opener,
     SampleCrash,
+    crash_at,
     created,
     draft,
     group,
@@ -434,14 +435,10 @@ class StoreConformance(
         )
         groups = [both, group(created("c"))] if shape == "batch" else [both]
 
-        def crash(name: str) -> None:
-            if name == point:
-                raise SampleCrash
-
         def write() -> object:
             return store.append_event("a", a, draft(note("1"))[0]) if shape == "one event" else store.append(groups)
 
-        with pytest.raises(SampleCrash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash_at(point)):
             write()
         again = opener()
         written = len(again.read("a")) == 2

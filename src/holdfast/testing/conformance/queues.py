@@ -22,6 +22,7 @@ from holdfast.testing.conformance.samples import (
     add,
     check_chain,
     claim,
+    crash_at,
     created,
     draft,
     group,
@@ -177,11 +178,7 @@ class QueueConformance:
         store = opener()
         add(store, "t")
 
-        def crash(name: str) -> None:
-            if name == point:
-                raise SampleCrash
-
-        with pytest.raises(SampleCrash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash_at(point)):
             claim(store)
         again = opener()
         written = point == "commit.after"

@@ -11,7 +11,7 @@ from holdfast.core.codec import Blob, Draft, Group, Head, LogCut, Origin, Record
 from holdfast.core.errors import Conflict
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Erasure, Store, Tombstone
-from holdfast.testing.conformance.samples import AT, Opener, SampleCrash, created, group, head_of, ok
+from holdfast.testing.conformance.samples import AT, Opener, SampleCrash, crash_at, created, group, head_of, ok
 
 
 def records(*data: bytes, blobs: tuple[Blob, ...] = ()) -> tuple[Draft, ...]:
@@ -271,11 +271,7 @@ class RecordConformance:
         first = store.read("@r/k")[0]
         one = cut(store, "@r/k", 1, *records(b"4"))
 
-        def crash(name: str) -> None:
-            if name == point:
-                raise SampleCrash
-
-        with pytest.raises(SampleCrash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash_at(point)):
             store.append([one])
         again = opener()
         seqs, start = [row.seq for row in again.read("@r/k")], Head(0, codec.genesis("@r/k"))

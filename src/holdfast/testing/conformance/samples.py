@@ -23,6 +23,16 @@ class SampleCrash(BaseException):
     """The process dies here."""
 
 
+def crash_at(point: str) -> Callable[[str], None]:
+    """Die at a failpoint."""
+
+    def crash(name: str) -> None:
+        if name == point:
+            raise SampleCrash
+
+    return crash
+
+
 def draft(*events: Event, at_us: int = AT) -> tuple[Any, ...]:
     """Events ready to be written."""
     return tuple(codec.draft(event, at_us)[0] for event in events)

@@ -16,7 +16,7 @@ from holdfast.core.codec import Group, Head, UniqueKey, Write
 from holdfast.core.errors import Conflict, InvalidEvent, KeyTaken, StoreError, TimeLimit
 from holdfast.failpoints import armed
 from holdfast.store.protocol import Connection, Store, Work
-from holdfast.testing.conformance.samples import Opener, SampleCrash, created, draft, group, head_of, note, ok
+from holdfast.testing.conformance.samples import Opener, SampleCrash, crash_at, created, draft, group, head_of, note, ok
 
 SECONDS_TO_NOTICE = 0.2
 INSERT = {
@@ -298,11 +298,7 @@ class TransactConformance:
         head = begin(store)
         work = entry(store, 1)
 
-        def crash(name: str) -> None:
-            if name == point:
-                raise SampleCrash
-
-        with pytest.raises(SampleCrash), armed(crash):
+        with pytest.raises(SampleCrash), armed(crash_at(point)):
             store.transact("t", head, work)
         again = opener()
         written = point in ("commit.after", "append.after")

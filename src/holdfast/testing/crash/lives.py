@@ -135,7 +135,7 @@ def _live(fuse: Fuse, open: Open, work: Work) -> tuple[App | None, str]:
     try:
         app = open()
         work(app)
-    except BaseException as raised:
+    except BaseException as raised:  # a planned crash may come as anything; what is not one is raised again
         if not isinstance(raised, Exception | Suspended | LeaseLost) and not (fuse.blown and _is_of_a_crash(raised)):
             raise
         return app, told(raised)

@@ -12,7 +12,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.engine.lists.query import row_json
 from holdfast.engine.lists.spending import spent_by_day
 from holdfast.engine.reading import values
-from holdfast.engine.reading.audit import AuditRow
+from holdfast.engine.reading.audit import AuditRow, as_json
 from holdfast.engine.reading.describe import process_name
 from holdfast.engine.reading.serving import LiveWorker
 from holdfast.engine.reading.steps import iso
@@ -201,8 +201,7 @@ def audit_export(call: PageCall) -> Download:
 
 def act_json(row: AuditRow) -> dict[str, Any]:
     """An act, as a line of the audit shows it."""
-    same = {name: getattr(row, name) for name in ("task", "seq", "kind", "what", "about", "tool", "by")}
-    return {**same, "at_ms": row.at_us // 1000, "value": short(row.value)}
+    return {**as_json(row), "at_ms": row.at_us // 1000, "value": short(row.value)}
 
 
 # People and threads
