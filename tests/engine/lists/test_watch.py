@@ -13,7 +13,7 @@ from holdfast import agent
 from holdfast.core import limits
 from holdfast.store.memory.store import MemoryStore
 from holdfast.testing.conformance.samples import within
-from tests.waiting import auntil
+from tests.waiting import PATIENCE_SECONDS, auntil
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -32,7 +32,7 @@ def asks(task):
 def told(app, cursor, count, **filters):
     """The next so many changes after a place."""
     found = []
-    for one in app.watch(after=cursor, seconds=10, **filters):
+    for one in app.watch(after=cursor, seconds=PATIENCE_SECONDS, **filters):
         found.append(one)
         if len(found) == count:
             break
@@ -179,11 +179,11 @@ def test_a_thousand_waits_cost_the_store_what_one_does_and_leave_the_pool_of_thr
 
         async def program():
             ids = [(await app.aio.start(asks)).id for _ in range(1000)]
-            waits = [asyncio.create_task(app.aio.wait(id, timeout=60)) for id in ids]
+            waits = [asyncio.create_task(app.aio.wait(id, timeout=2 * PATIENCE_SECONDS)) for id in ids]
             await auntil(lambda: len(app.feed._reader._listeners if app.feed._reader else ()) >= len(ids))
             before = app.store.reads
             began = time.monotonic()
-            assert await asyncio.wait_for(app.aio.head(ids[0]), 10) == 1, "other verbs go on"
+            assert await asyncio.wait_for(app.aio.head(ids[0]), PATIENCE_SECONDS) == 1, "other verbs go on"
             for id in ids:
                 await app.aio.cancel(id)
             assert {one.status for one in await asyncio.gather(*waits)} == {"cancelled"}
