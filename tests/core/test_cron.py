@@ -248,8 +248,8 @@ def test_moments_out_of_reach_are_refused_and_fixed_offsets_work(texts):
 
 
 def test_the_rarest_times_are_found_at_once():
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(20):
         Cron.parse("0 0 29 2 */7").next(us(2088, 3, 1), ZoneInfo("Europe/Berlin"))
         Cron.parse("59 23 31 12 *").last(us(2024, 12, 31, 22), ZoneInfo("Europe/Berlin"))
-    assert time.perf_counter() - began < 2, "not a walk over minutes"
+    assert time.process_time() - began < 2, "not a walk over minutes"

@@ -116,7 +116,7 @@ def test_closing_waits_for_no_one_when_nothing_runs(url):
     began = time.monotonic()
     app.close()
     app.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_a_task_of_another_thread_is_released_and_goes_on_later(url):

@@ -15,10 +15,11 @@ from holdfast.engine.execution.execution import Execution
 from holdfast.engine.execution.loop_execution import LoopExecution
 from holdfast.engine.execution.replay import LiveCalls
 from holdfast.engine.execution.watch import Watch
+from tests.clocks import HeldClock
 from tests.crash.test_planted_bugs import Bench, Bug
 from tests.waiting import until
 
-SOON, LONG = 0.2, 3.0
+SOON, LONG = 0.2, 6.0
 
 
 def a_hanging_step_ends_at_the_deadline(bench):
@@ -53,17 +54,22 @@ def async_steps_are_waited_for(patch):
 
 
 def an_abandoned_body_writes_nothing(bench):
-    late, ended = threading.Event(), threading.Event()
+    late, ended, clock = threading.Event(), threading.Event(), HeldClock()
+
+    def hang():
+        clock.go()
+        late.wait(LONG)
 
     @agent(deadline=SOON)
     def worker(task):
         try:
-            task.step(late.wait, LONG, name="hang")
+            task.step(hang)
             task.step(lambda: "zombie", name="more")
         finally:
             ended.set()
 
-    with holdfast.open("memory:") as app:
+    clock.hold()
+    with holdfast.open("memory:", clock=clock) as app:
         app.run(worker, id="t")
         before = [one.kind for one in app.events("t")]
         late.set()
@@ -148,10 +154,11 @@ def nobody_looks_for_cancels(patch):
 
 
 def a_cut_call_may_still_be_sent(bench):
-    late, sent = threading.Event(), []
+    late, sent, clock = threading.Event(), [], HeldClock()
 
     @tool(effect="once", reconcile=lambda call: holdfast.DidNotHappen(), reconcile_after=0)
     def pay() -> None:
+        clock.go()
         late.wait(LONG)
         sent.append(1)
 
@@ -159,7 +166,8 @@ def a_cut_call_may_still_be_sent(bench):
     def worker(task):
         task.call(pay)
 
-    with holdfast.open("memory:") as app:
+    clock.hold()
+    with holdfast.open("memory:", clock=clock) as app:
         state = app.run(worker, id="t", hold=0)
         late.set()
         until(lambda: sent, 20)

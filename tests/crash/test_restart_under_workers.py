@@ -24,6 +24,9 @@ from tests.postgres_server import Server, Standby, binaries
 from tests.waiting import again, until
 
 CALL_SECONDS = 2.0
+SOON = limits.LEASE_SECONDS / 2
+"""Seconds that may pass, on a busy machine, where no lease is waited for."""
+
 SECONDS = 120
 LOCKED = "select pid from pg_locks where locktype = 'advisory' and granted and pid <> pg_backend_pid()"
 CLIENTS = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
@@ -251,8 +254,8 @@ def test_a_worker_killed_on_this_machine_is_taken_over_at_once_and_its_call_aske
     with holdfast.open(postgres_url) as app:
         killed_us, taken, ended_us = at_a_call(app, world, lambda crew: crew.kill(0), {"pause": 8.0}, url=postgres_url)
     print(f"\ntaken over after {(taken.at_us - killed_us) / 1000:.0f} ms")
-    assert taken.event.taken == "proven" and taken.at_us - killed_us < limits.ABSENT_SECONDS * 1_000_000
-    assert ended_us - taken.at_us < 5_000_000, "no lease is waited for"
+    assert taken.event.taken == "proven" and taken.at_us - killed_us < SOON * 1_000_000
+    assert ended_us - taken.at_us < SOON * 1_000_000, "no lease is waited for"
 
 
 def test_a_worker_killed_elsewhere_is_taken_over_soon_and_its_call_made_again_after_its_time_limit(postgres_url, world):
@@ -262,8 +265,8 @@ def test_a_worker_killed_elsewhere_is_taken_over_soon_and_its_call_made_again_af
         (settled,) = [one for one in app.events("t0000") if isinstance(one.event, ev.StepSettled)]
     print(f"\ntaken over after {(taken.at_us - killed_us) / 1000:.0f} ms")
     took, waited = (taken.at_us - killed_us) / 1_000_000, (settled.at_us - taken.at_us) / 1_000_000
-    assert taken.event.taken == "presumed" and limits.ABSENT_SECONDS <= took < limits.ABSENT_SECONDS + 2, took
-    assert 4.0 <= waited < 8, "not before its time limit, and not long after"
+    assert taken.event.taken == "presumed" and limits.ABSENT_SECONDS <= took < SOON, took
+    assert 4.0 <= waited < SOON, "not before its time limit, and not long after"
 
 
 def test_a_living_worker_that_is_presumed_dead_costs_a_claim_and_no_effect(postgres_url, world):

@@ -121,7 +121,7 @@ def test_a_worker_that_takes_over_ends_what_hangs_at_the_same_deadline(url, begi
         second = begin("worker")
         until(lambda: app.get("t").status == "failed")
         late = time.time() - deadline.timestamp()
-        assert app.get("t").failure.type == "TimeLimit" and -0.1 < late < 5, late
+        assert app.get("t").failure.type == "TimeLimit" and -0.1 < late < LONG / 3, late
         assert second.poll() is None, "the worker goes on"
 
 
@@ -136,7 +136,7 @@ def test_a_cancel_reaches_a_step_in_another_process(url, begin, name, how):
         began = time.monotonic()
         app.cancel("t", by="ana")
         until(lambda: app.get("t").status == "cancelled")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < LONG / 3
         if how == "worker":
             assert process.poll() is None, "the worker goes on"
         else:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from datetime import UTC, datetime
 
@@ -292,15 +293,17 @@ def test_every_step_of_an_agent_can_be_tried_again(app):
 
 def test_a_deadline_cuts_a_step_that_hangs(app):
     """Row 81."""
+    released = threading.Event()
 
     @agent(deadline=0.2)
     def hangs(task):
-        task.step(time.sleep, 5, name="hang")
+        task.step(released.wait, 3 * LONG, name="hang")
 
     began = time.monotonic()
     done = app.run(hangs, id="t")
     assert done.status == "failed" and done.failure.code == "time-limit"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < LONG
+    released.set()
 
 
 def test_state_outlives_the_program(url):

@@ -11,10 +11,10 @@ import pytest
 import holdfast
 from holdfast import Budget, InvalidValue, Retry, agent, tool
 from tests.engine.both import events, kinds
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 STORES = ("memory", "sqlite", "postgres")
-LONG = 30
+LONG = PATIENCE_SECONDS
 
 
 def most_in_a_second(moments):
@@ -52,19 +52,27 @@ def bells(either, ring, count, **options):
 # How often
 
 
-def test_no_second_has_more_calls_than_the_rate_says(url, either):
-    ring, rung = ringing()
+def test_no_second_has_more_calls_than_the_rate_says(url, either, monkeypatch):
+    (ring, rung), waits = ringing(), []
 
     @either()
     def bell(task):
         return (yield task.map(ring, [{"number": number} for number in range(25)], limit=25))
 
     with holdfast.open(url) as app:
+        reserve = app.store.queues.reserve
+
+        def noted(*given):
+            slot = reserve(*given)
+            waits.append(slot.wait_us)
+            return slot
+
+        monkeypatch.setattr(app.store.queues, "reserve", noted)
         begun = time.monotonic()
         assert app.run(bell, id="t").result == list(range(25))
     assert most_in_a_second(rung) <= 10 and len(rung) == 25
-    assert sum(one < begun + 0.9 for one in rung) == 10, "as many as it says begin at once"
-    assert 2.0 <= rung[-1] - begun < 6
+    assert waits.count(0) >= 10, "as many as it says begin at once; more if the first of them are over"
+    assert 2.0 <= rung[-1] - begun < 20, "one each second would take longer"
 
 
 RINGER = """
@@ -101,10 +109,11 @@ else:
 def test_the_rate_holds_over_all_workers_of_a_store(url, tmp_path):
     path = tmp_path / "rung"
     given = [sys.executable, "-c", RINGER, url, str(path)]
-    subprocess.run([*given, "40"], check=True, timeout=60)
     workers = [subprocess.Popen([*given, "0"]) for _ in range(3)]
     try:
         with holdfast.open(url) as app:
+            until(lambda: len(app.workers()) == 3)  # so that no worker has made all calls before the next one is there
+            subprocess.run([*given, "40"], check=True, timeout=LONG)
             until(lambda: all(row.status == "completed" for row in app.list(limit=100)))
     finally:
         for one in workers:
@@ -115,7 +124,7 @@ def test_the_rate_holds_over_all_workers_of_a_store(url, tmp_path):
     moments = [float(at) for at, _ in rung]
     assert len(moments) == 40 and len({pid for _, pid in rung}) > 1, "several processes called it"
     assert most_in_a_second(moments) <= 10
-    assert 3.0 <= max(moments) - min(moments) < 12
+    assert 3.0 <= max(moments) - min(moments) < 30, "one each second would take longer"
 
 
 def test_tenants_of_a_store_share_the_rate_of_a_tool(url):
@@ -266,7 +275,7 @@ def test_a_task_that_is_taken_over_reserves_anew(url, tmp_path):
 
 
 def test_other_processes_write_while_a_call_waits(url):
-    ring, rung = ringing("1/s")
+    ring, rung = ringing("1/m")
 
     @agent
     def bell(task):
@@ -277,15 +286,15 @@ def test_other_processes_write_while_a_call_waits(url):
         return task.step(lambda: 1, name="one")
 
     with holdfast.open(url) as app:
-        thread = threading.Thread(target=app.run, args=(bell,), kwargs={"id": "t"})
+        thread = threading.Thread(target=app.run, args=(bell,), kwargs={"id": "t", "hold": LONG})
         thread.start()
         until(lambda: rung)
-        begun = time.monotonic()
         for number in range(5):
             assert app.run(quick, id=f"q{number}").result == 1
-        assert time.monotonic() - begun < 1.0, "nothing is locked"
+        assert len(rung) == 1 and thread.is_alive(), "nothing is locked until the next call's moment"
+        app.cancel("t")
         thread.join(LONG)
-        assert app.get("t").result == [0, 1, 2]
+        assert app.get("t").status == "cancelled" and len(rung) == 1
 
 
 def test_a_deadline_ends_a_wait_for_the_rate(app, clock, either):
@@ -325,7 +334,7 @@ def test_a_worker_that_stops_releases_a_task_that_waits_for_its_moment(url):
         thread.start()
         until(lambda: app.get("t").status == "waiting")
         worker.stop()
-        thread.join(5)
+        thread.join(LONG)
         assert not thread.is_alive() and app.get("t").waiting.kind == "timer" and len(rung) == 2
 
 

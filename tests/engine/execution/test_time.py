@@ -11,22 +11,46 @@ import pytest
 import holdfast
 from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, tool
 from holdfast.engine.definitions import call
+from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.watch import Watch
+from tests.clocks import HeldClock
 from tests.engine.both import KINDS, declarer, events, kinds
 from tests.engine.workers.test_worker import working
 from tests.waiting import auntil, until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
-CLOCK = None  # the real one: threads do not wait for another
+CLOCK = HeldClock  # as good as the real one: threads do not wait for another
 SOON = 0.3
-"""When the time of these tasks is over."""
+"""When the time of these tasks is over, by a clock that stands still until they are where it should find them."""
 
-LONG = 20
+LONG = 60
 """How long what hangs would take, if nothing ended it."""
 
 
+class Late(threading.Event):
+    """What hangs waits for this. Time passes from when the first does."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self._clock = clock
+        clock.hold()
+
+    def wait(self, timeout=None):
+        self._clock.go()
+        return super().wait(timeout)
+
+
 @pytest.fixture
-def hung(late):
+def late(clock):
+    """It ends with the test, and so do all threads that were abandoned."""
+    said = Late(clock)
+    yield said
+    said.set()
+    until(lambda: not len(ABANDONED))
+
+
+@pytest.fixture
+def hung(late, clock):
     """Functions that hang, by the kind of step they make."""
 
     def in_thread():
@@ -34,6 +58,7 @@ def hung(late):
         return "late"
 
     async def on_loop():
+        clock.go()
         end = time.monotonic() + LONG
         while not late.is_set() and time.monotonic() < end:
             await asyncio.sleep(0.01)
@@ -76,6 +101,17 @@ def in_thread(work):
     return thread, found
 
 
+def go_after(app, clock, kind):
+    """Hold the clock until an event of a kind is on record."""
+    clock.hold()
+
+    def look(log, events):
+        if any(isinstance(one.event, kind) for one in events):
+            clock.go()
+
+    app.on_events(look)
+
+
 def type_of(state):
     return state.status, state.failure and state.failure.type
 
@@ -110,7 +146,7 @@ def test_a_tool_that_hangs_ends_at_the_deadline(app, either, hung, step, effect)
 
 
 def test_a_loop_that_hangs_in_a_later_turn_ends_at_the_deadline(app, either, late):
-    @either(loop=True, deadline=1.0)
+    @either(loop=True, deadline=SOON)
     def worker(task):
         if task.turn < 3:
             yield task.step(int, task.turn, name="quick")
@@ -125,7 +161,9 @@ def test_a_loop_that_hangs_in_a_later_turn_ends_at_the_deadline(app, either, lat
 def test_tool_calls_of_a_reply_end_at_the_deadline(app, either, late):
     @tool(effect="read")
     def slow(n: int) -> int:
-        late.wait(LONG if n else 0)
+        if n:
+            until(lambda: events(app, "step_completed"))
+            late.wait(LONG)
         return n
 
     @either(deadline=SOON)
@@ -144,22 +182,28 @@ def test_tool_calls_of_a_reply_end_at_the_deadline(app, either, late):
 
 
 def test_a_map_that_hangs_ends_at_the_deadline(app, either, late):
+    def slow(n):
+        if n:
+            until(lambda: events(app, "step_completed"))
+            late.wait(LONG)
+
     @either(deadline=SOON)
     def worker(task):
-        yield task.map(lambda n: late.wait(LONG * n), [0, 1, 1], name="some")
+        yield task.map(slow, [0, 1, 1], name="some")
 
     assert type_of(timed(lambda: app.run(worker, id="t"))) == ("failed", "TimeLimit")
     assert len(events(app, "step_completed")) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_body_that_hangs_outside_of_steps_ends_at_the_deadline(app, late, kind):
+def test_a_body_that_hangs_outside_of_steps_ends_at_the_deadline(app, clock, late, kind):
     @agent(deadline=SOON)
     def plain(task):
         late.wait(LONG)
 
     @agent(deadline=SOON)
     async def looping(task):
+        clock.go()
         await asyncio.sleep(LONG)
 
     done = timed(lambda: app.run(plain if kind == "def" else looping, id="t"))
@@ -167,20 +211,26 @@ def test_a_body_that_hangs_outside_of_steps_ends_at_the_deadline(app, late, kind
 
 
 @pytest.mark.parametrize("how", ["own_thread=False", "async, blocking its loop", "block"])
-def test_a_body_without_verbs_that_returns_after_its_deadline_does_not_complete(app, how):
+def test_a_body_without_verbs_that_returns_after_its_deadline_does_not_complete(app, clock, how):
+    clock.hold()
+
+    def take_long():
+        clock.go()
+        time.sleep(2 * SOON)
+
     @agent(deadline=SOON, own_thread=False)
     def plain(task):
-        time.sleep(2 * SOON)
+        take_long()
         return "late"
 
     @agent(deadline=SOON)
     async def looping(task):
-        time.sleep(2 * SOON)
+        take_long()
         return "late"
 
     def block():
         with app.task("triage", id="t", deadline=SOON) as task:
-            time.sleep(2 * SOON)
+            take_long()
             task.finish("late")
 
     if how == "block":
@@ -349,14 +399,20 @@ def test_a_step_with_a_time_limit_is_cut_at_the_deadline_where_the_thread_is_sha
 
 
 @pytest.mark.parametrize("how", ["block", "own_thread=False"])
-def test_a_step_without_a_time_limit_goes_on_where_the_thread_is_shared(app, how):
+def test_a_step_without_a_time_limit_goes_on_where_the_thread_is_shared(app, clock, how):
+    clock.hold()
+
+    def slow():
+        clock.go()
+        time.sleep(2 * SOON)
+
     @agent(deadline=SOON, own_thread=False)
     def worker(task):
-        task.step(time.sleep, 2 * SOON, name="slow")
+        task.step(slow)
 
     if how == "block":
         with pytest.raises(holdfast.TimeLimit), app.task("triage", id="t", deadline=SOON) as task:
-            task.step(time.sleep, 2 * SOON, name="slow")
+            task.step(slow)
     else:
         app.run(worker, id="t")
     done = app.get("t")
@@ -386,14 +442,14 @@ def test_a_step_knows_how_long_it_may_take(app, either):
     @either()
     def worker(task):
         yield task.step(look, "free")
-        yield task.step(look, "timeout", timeout=5)
+        yield task.step(look, "timeout", timeout=500)
 
     app.run(worker, id="free")
-    assert found["free"] is None and 4 < found["timeout"] <= 5
-    app.run(worker, id="deadline", deadline=3)
-    assert 1 < found["free"] <= 3 and 1 < found["timeout"] <= 3
-    app.run(worker, id="budget", deadline=30, budget=Budget(wall_time=2))
-    assert 0 < found["free"] <= 2 and 0 < found["timeout"] <= 2
+    assert found["free"] is None and 400 < found["timeout"] <= 500
+    app.run(worker, id="deadline", deadline=300)
+    assert 200 < found["free"] <= 300 and 200 < found["timeout"] <= 300
+    app.run(worker, id="budget", deadline=3_000, budget=Budget(wall_time=200))
+    assert 100 < found["free"] <= 200 and 100 < found["timeout"] <= 200
 
 
 def test_the_time_left_grows_less(app):
@@ -417,23 +473,23 @@ def broken():
 
 
 @pytest.mark.parametrize("how", ["agent", "own_thread=False", "block"])
-def test_a_back_off_is_cut_by_the_deadline(app, either, how):
+def test_a_back_off_is_cut_by_the_deadline(app, clock, either, how):
     retry = Retry(5, first=LONG)
-    deadline = 3 * SOON  # enough for the first attempt on a busy machine
+    go_after(app, clock, holdfast.events.AttemptFailed)
 
     if how == "own_thread=False":
 
-        @agent(deadline=deadline, own_thread=False)
+        @agent(deadline=SOON, own_thread=False)
         def worker(task):
             task.step(broken, retry=retry)
     else:
 
-        @either(deadline=deadline)
+        @either(deadline=SOON)
         def worker(task):
             yield task.step(broken, retry=retry)
 
     def block():
-        with pytest.raises(holdfast.TimeLimit), app.task("triage", id="t", deadline=deadline) as task:
+        with pytest.raises(holdfast.TimeLimit), app.task("triage", id="t", deadline=SOON) as task:
             task.step(broken, retry=retry)
 
     timed(block if how == "block" else lambda: app.run(worker, id="t"))
@@ -441,7 +497,7 @@ def test_a_back_off_is_cut_by_the_deadline(app, either, how):
 
 
 @pytest.mark.parametrize("how", ["agent", "own_thread=False"])
-def test_a_back_off_and_a_sleep_are_cut_by_the_wall_time(app, either, how):
+def test_a_back_off_and_a_sleep_are_cut_by_the_wall_time(app, clock, either, how):
     declared = {"budget": Budget(wall_time=SOON)}
     if how == "own_thread=False":
 
@@ -454,12 +510,13 @@ def test_a_back_off_and_a_sleep_are_cut_by_the_wall_time(app, either, how):
         def worker(task, sleeps: bool):
             yield task.sleep(LONG) if sleeps else task.step(broken, retry=Retry(5, first=LONG))
 
-    for sleeps in (False, True):
+    for sleeps, begun in ((False, holdfast.events.AttemptFailed), (True, holdfast.events.WaitStarted)):
+        go_after(app, clock, begun)
         assert type_of(timed(lambda s=sleeps: app.run(worker, {"sleeps": s}))) == ("failed", "BudgetExceeded")
 
 
 def test_a_long_back_off_that_suspends_the_task_ends_with_the_deadline(app, either):
-    @either(deadline=2)
+    @either(deadline=50)  # the next attempt is due in a minute
     def worker(task):
         yield task.step(broken, retry=Retry(5, first=3_600))
 
@@ -511,9 +568,10 @@ def test_a_step_that_was_cut_waits_for_a_larger_budget_and_is_done_again(app, ei
     assert app.run(worker, id="t").result is True and len(tried) == 2
 
 
-def test_a_body_that_hangs_outside_of_steps_waits_for_a_larger_budget(app, late):
+def test_a_body_that_hangs_outside_of_steps_waits_for_a_larger_budget(app, clock, late):
     @agent(budget=Budget(wall_time=SOON, on_exceed="ask"))
     async def looping(task):
+        clock.go()
         await auntil(lambda: late.is_set())
         return "done"
 
@@ -523,6 +581,7 @@ def test_a_body_that_hangs_outside_of_steps_waits_for_a_larger_budget(app, late)
         return "done"
 
     for one in (looping, plain):
+        clock.hold()
         assert timed(lambda a=one: app.run(a, id=a.name)).waiting.kind == "budget"
     late.set()
     for one in (looping, plain):
@@ -530,12 +589,13 @@ def test_a_body_that_hangs_outside_of_steps_waits_for_a_larger_budget(app, late)
         assert app.run(one, id=one.name).result == "done"
 
 
-def test_the_deadline_ends_a_task_that_waits_for_a_larger_budget(app, either, late):
-    @either(budget=Budget(wall_time=0.1, on_exceed="ask"))
+def test_the_deadline_ends_a_task_that_waits_for_a_larger_budget(app, clock, either, late):
+    @either(budget=Budget(wall_time=SOON, on_exceed="ask"))
     def worker(task):
         yield task.step(late.wait, LONG, name="hang")
 
-    assert timed(lambda: app.run(worker, id="t", deadline=0.5)).waiting.kind == "budget"
+    assert timed(lambda: app.run(worker, id="t", deadline="1h")).waiting.kind == "budget"
+    clock.advance(3_600)
     until(lambda: app.run(worker, id="t").status == "failed")
     assert type_of(app.get("t")) == ("failed", "TimeLimit")
 
@@ -635,13 +695,15 @@ def test_a_call_that_may_have_happened_is_undone(app, either, late):
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_transaction_that_takes_too_long_writes_nothing_and_is_made_when_the_task_is_resumed(app, either):
+def test_a_transaction_that_takes_too_long_writes_nothing_and_is_made_when_the_task_is_resumed(app, clock, either):
+    clock.hold()
     pauses = [2 * SOON, 0]
 
     @tool(effect="transaction")
     def transfer(connection: holdfast.Connection) -> int:
         connection.execute("create table if not exists paid (n int)")
         connection.execute("insert into paid values (1)")
+        clock.go()
         time.sleep(pauses.pop(0))
         return connection.execute("select count(*) from paid").fetchone()[0]
 
@@ -653,8 +715,9 @@ def test_a_transaction_that_takes_too_long_writes_nothing_and_is_made_when_the_t
     assert app.resume("t", worker, deadline="1m").result == 1
 
 
-def test_a_call_that_was_only_announced_when_the_time_was_over_is_not_made(app):
+def test_a_call_that_was_only_announced_when_the_time_was_over_is_not_made(app, clock):
     """Its announcement took so long that its task was stopped meanwhile."""
+    clock.hold()
     made = []
 
     @tool(effect="once")
@@ -667,6 +730,7 @@ def test_a_call_that_was_only_announced_when_the_time_was_over_is_not_made(app):
 
     def slow(log, events):
         if any(isinstance(one.event, holdfast.events.StepStarted) for one in events):
+            clock.go()
             time.sleep(3 * SOON)
 
     app.on_events(slow)
@@ -685,7 +749,7 @@ def test_a_child_that_hangs_ends_with_its_parent_at_the_deadline(app, either, la
     def child(task):
         yield task.step(late.wait, LONG, name="hang")
 
-    @either(deadline=1.0)
+    @either(deadline=SOON)
     def parent(task):
         yield task.spawn(child, name="child")
 
@@ -734,7 +798,7 @@ def test_a_child_fails_with_its_parent_whose_wall_time_is_over_and_goes_on_with_
 ):
     child, paid = declarer(child_kind)()(paying[0]), paying[1]
 
-    @either(budget=Budget(wall_time=1.0))
+    @either(budget=Budget(wall_time=SOON))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 
@@ -758,7 +822,7 @@ def _resumed(app, id, parent):
 def test_a_child_waits_with_its_parent_for_a_larger_budget(app, either, late, child_kind, paying):
     child, paid = declarer(child_kind)()(paying[0]), paying[1]
 
-    @either(budget=Budget(wall_time=1.0, on_exceed="ask"))
+    @either(budget=Budget(wall_time=SOON, on_exceed="ask"))
     def parent(task):
         return (yield task.spawn(child, name="child"))
 
@@ -793,7 +857,7 @@ def test_cancel_reaches_a_step_under_way(app, either, hung, step, limited):
     with Stopwatch() as watch:
         app.cancel("t", by="ana", why="enough")
         until(lambda: app.get("t").status == "cancelled", LONG / 3)
-    assert watch.seconds < 3, watch.seconds
+    assert watch.seconds < 10, "it is noticed within half a second; the rest is for a busy machine"
     assert events(app, "task_cancelled")[0].why == "enough"
     del thread
 
@@ -1004,7 +1068,7 @@ def test_a_task_whose_deadline_passed_while_nobody_held_it_is_ended_by_the_next_
 
 
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
-def test_a_replay_after_the_time_still_finds_out_how_things_are_undone(app, either, end):
+def test_a_replay_after_the_time_still_finds_out_how_things_are_undone(app, clock, either, end):
     undone = []
 
     def release():
@@ -1016,16 +1080,16 @@ def test_a_replay_after_the_time_still_finds_out_how_things_are_undone(app, eith
         task.compensate(release)
         yield task.ask("who?", name="who")
 
-    assert app.run(worker, id="t", deadline=SOON if end == "deadline" else None).waiting.kind == "person"
+    assert app.run(worker, id="t", deadline="1h" if end == "deadline" else None).waiting.kind == "person"
     if end == "deadline":
-        until_past(app.get("t").deadline)
+        clock.advance(3_600)
     else:
         app.cancel("t")
     done = timed(lambda: app.run(worker, id="t"))
     assert done.status == ("failed" if end == "deadline" else "cancelled") and undone == [1]
 
 
-def test_a_replay_that_hangs_after_the_time_is_ended_too(app, late):
+def test_a_replay_that_hangs_after_the_time_is_ended_too(app, clock, late):
     lives = []
 
     @agent
@@ -1036,8 +1100,8 @@ def test_a_replay_that_hangs_after_the_time_is_ended_too(app, late):
         lives.append(1)
         task.ask("who?", name="who")
 
-    assert app.run(worker, id="t", deadline=SOON).status == "waiting"
-    until_past(app.get("t").deadline)
+    assert app.run(worker, id="t", deadline="1h").status == "waiting"
+    clock.advance(3_600)
     assert type_of(timed(lambda: app.run(worker, id="t"))) == ("failed", "TimeLimit")
 
 

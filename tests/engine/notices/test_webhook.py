@@ -345,12 +345,15 @@ def test_tries_are_bounded(hook, receiver):
 
 
 def hangs(handler):
-    time.sleep(3)
+    """For as long as the other side waits for more."""
+    handler.connection.settimeout(2 * LONG)
+    with contextlib.suppress(OSError):
+        handler.connection.recv(1)
 
 
 def drips(handler):
     with contextlib.suppress(OSError):
-        for letter in "HTTP/1.1 200 OK\r\nX: " + "y" * 100:
+        for letter in "HTTP/1.1 200 OK\r\nX: " + "y" * 1_000:
             handler.wfile.write(letter.encode())
             time.sleep(0.05)
 
@@ -361,7 +364,7 @@ def test_a_receiver_that_takes_too_long_is_given_up_on_in_time(hook, receiver, s
     begun = time.monotonic()
     with pytest.raises(NotDelivered) as refused:
         hook(timeout="500ms").send(NOTICE)
-    assert 0.4 <= time.monotonic() - begun < 2.5 and "0.5 s" in refused.value.message
+    assert 0.4 <= time.monotonic() - begun < limits.WEBHOOK_SECONDS and "0.5 s" in refused.value.message
 
 
 def test_a_server_that_says_nothing_at_all_is_given_up_on_in_time(trusted):
@@ -371,7 +374,7 @@ def test_a_server_that_says_nothing_at_all_is_given_up_on_in_time(trusted):
         begun = time.monotonic()
         with pytest.raises(NotDelivered):
             hook.send(NOTICE)
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - begun < limits.WEBHOOK_SECONDS
 
 
 def test_a_receiver_that_is_away_holds_nothing_up_and_is_told_when_it_is_back(url, hook, receiver, caplog):
@@ -396,7 +399,7 @@ def test_closing_does_not_wait_for_a_receiver_that_is_away(url, hook, receiver):
     until(lambda: receiver.got)
     begun = time.monotonic()
     app.close()
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < LONG, "the next attempt is due in half a minute"
 
 
 # What is refused

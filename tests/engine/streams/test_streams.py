@@ -27,7 +27,7 @@ from holdfast import (
 from holdfast.core import limits
 from holdfast.store.chunks import ChunkBatch
 from holdfast.store.memory.store import MemoryStore
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 STORES = ("memory", "sqlite", "postgres")
 WORDS = ["It ", "is ", "sunny."]
@@ -59,7 +59,7 @@ class Watching:
             assert self._new.wait_for(lambda: found(self.seen), seconds), self.seen
 
     def end(self):
-        self._thread.join(15)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the watcher ends with the task"
         return self.seen
 
@@ -90,7 +90,7 @@ def test_chunks_are_seen_while_the_step_runs_and_only_the_result_is_recorded(app
 
     def say():
         yield WORDS[0]
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_SECONDS)
         yield from WORDS[1:]
 
     @either()
@@ -263,7 +263,7 @@ def test_a_failed_attempt_is_dropped_and_the_next_begins_anew(app, either):
     def say():
         yield "wrong"
         if current_call().attempt == 1:
-            assert go_on.wait(10)
+            assert go_on.wait(PATIENCE_SECONDS)
             raise ConnectionError("the model hung up")
         yield "right"
 
@@ -291,10 +291,10 @@ def test_watchers_learn_of_a_failed_attempt_before_the_next_one_streams(app, eit
 
     def say():
         if current_call().attempt == 2:
-            assert again.wait(10)
+            assert again.wait(PATIENCE_SECONDS)
             return "done"
         streaming().send("wrong")
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_SECONDS)
         raise ConnectionError("the model hung up")
 
     @either()
@@ -316,7 +316,7 @@ def test_a_step_that_fails_for_good_leaves_no_chunk_standing(app, either):
 
     def say():
         yield "wrong"
-        assert seen_it.wait(10)
+        assert seen_it.wait(PATIENCE_SECONDS)
         raise ValueError("no")
 
     @either()
@@ -359,7 +359,7 @@ def test_a_watcher_that_comes_late_gets_what_was_streamed_so_far(app, either):
 
     def say():
         yield from WORDS[:2]
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_SECONDS)
         yield WORDS[2]
 
     @either()
@@ -510,7 +510,7 @@ def test_a_store_that_is_busy_for_a_while_gets_the_chunks_later(app, monkeypatch
 
     def say():
         yield from WORDS
-        assert seen_all.wait(10)
+        assert seen_all.wait(PATIENCE_SECONDS)
 
     @agent
     def speaker(task: Task) -> str:
@@ -596,7 +596,7 @@ def test_everything_a_watcher_gets_is_a_line_of_json(app):
 
     def say():
         yield "two\nlines"
-        assert seen_it.wait(10)
+        assert seen_it.wait(PATIENCE_SECONDS)
         raise ValueError("no")
 
     @agent
@@ -629,7 +629,7 @@ def test_tenants_see_only_chunks_of_their_own(url):
 
     def say():
         yield "mine"
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_SECONDS)
 
     @agent
     def speaker(task: Task) -> str:

@@ -139,14 +139,14 @@ def test_a_dead_collector_blocks_nothing_and_what_is_lost_is_counted(how, caplog
         began = time.monotonic()
         for number in range(20):
             assert app.run(shop, {"steps": 20}, id=f"s-{number}").status == "completed"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < limits.OTLP_TIMEOUT_SECONDS * 10, "it waits for no answer"
         telemetry = app.telemetry
         if how != "hangs":
             until(lambda: telemetry.dropped)
             assert "holdfast_otlp_spans_dropped_total" in app.metrics()
         began = time.monotonic()
         app.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 3 * limits.OTLP_TIMEOUT_SECONDS, "it waits for half a second"
         assert len(telemetry._spans) <= 100 + limits.OTLP_BATCH, "what is kept is bounded"
         if how != "hangs":
             assert telemetry.dropped == 20 * 23, "every span that was made and not taken is counted"

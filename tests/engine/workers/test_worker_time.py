@@ -16,19 +16,44 @@ from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.execution import Execution
 from holdfast.engine.telemetry.gauges import StoreGauges
 from holdfast.engine.workers.health import Health
+from tests.clocks import HeldClock
 from tests.engine.both import KINDS, declarer
 from tests.engine.workers.test_worker import LONG, double, ended, working
 from tests.waiting import until, until_past
 
 STORES = ("memory", "sqlite", "postgres")
-CLOCK = None  # the real one
+CLOCK = HeldClock  # as good as the real one: workers wait for real
 SOON = 0.2
+
+
+class Late(threading.Event):
+    """What hangs waits for this. It knows how often."""
+
+    def __init__(self):
+        super().__init__()
+        self._guard = threading.Lock()
+        self.waits = 0
+
+    def wait(self, timeout=None):
+        with self._guard:
+            self.waits += 1
+        return super().wait(timeout)
+
+
+@pytest.fixture
+def late():
+    """It ends with the test, and so do all threads that were abandoned."""
+    said = Late()
+    yield said
+    said.set()
+    until(lambda: not len(ABANDONED))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
-def test_a_place_is_free_again_when_a_task_is_cut(app, late, kind, end):
+def test_a_place_is_free_again_when_a_task_is_cut(app, clock, late, kind, end):
     begun = threading.Event()
+    clock.hold()
 
     @declarer(kind)()
     def hanging(task):
@@ -38,6 +63,7 @@ def test_a_place_is_free_again_when_a_task_is_cut(app, late, kind, end):
         app.start(hanging, id="t", deadline=SOON if end == "deadline" else None)
         assert begun.wait(LONG)
         app.start(double, id="next")
+        clock.go()
         if end == "cancel":
             app.cancel("t")
         until(ended(app, "next"), LONG / 3)
@@ -93,12 +119,15 @@ def test_a_task_that_waits_is_ended_at_its_deadline_by_a_worker(app):
     assert app.get("t").failure.type == "TimeLimit"
 
 
-def test_a_call_that_a_worker_left_behind_is_in_the_inbox(app, late):
+def test_a_call_that_a_worker_left_behind_is_in_the_inbox(app, clock, late):
+    clock.hold()
+
     @tool(effect="once")
     def pay() -> None:
+        clock.go()
         late.wait(LONG)
 
-    @agent(deadline=10 * SOON)  # time enough for the call to begin
+    @agent(deadline=SOON)
     def paying(task):
         task.call(pay)
 
@@ -114,14 +143,28 @@ def test_a_call_that_a_worker_left_behind_is_in_the_inbox(app, late):
 # Abandoned threads
 
 
-def hang(late):
-    """An agent that hangs; it has time enough to begin, however many others do."""
+@pytest.fixture
+def hanging(late):
+    """An agent that hangs."""
 
-    @agent(deadline=2)
+    @agent(deadline=10)
     def hanging(task):
         task.step(late.wait, 6 * LONG, name="hang")
 
     return hanging
+
+
+def leave_behind(app, clock, late, hanging, ids):
+    """Have a worker begin tasks that hang, a few at a time, and let their time pass when all of them do."""
+    ids = list(ids)
+    for first in range(0, len(ids), 8):
+        batch = ids[first : first + 8]
+        clock.hold()
+        due = late.waits + len(batch)
+        for id in batch:
+            app.start(hanging, id=id)
+        until(lambda due=due: late.waits == due)
+        clock.advance(10)
 
 
 def ask(health):
@@ -133,16 +176,15 @@ def threads(app):
     return next(one for one in app.doctor() if one.what == "threads")
 
 
-def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(app, late, caplog):
+def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(app, clock, late, hanging, caplog):
     caplog.set_level(logging.WARNING, "holdfast")
-    hanging, most = hang(late), limits.MAX_ABANDONED_THREADS
+    most = limits.MAX_ABANDONED_THREADS
     assert most == 64 and threads(app).level == "ok"
     with working(app, hanging, double) as worker:
         health = Health(worker, StoreGauges(app.logs))
         try:
-            for n in range(most):
-                app.start(hanging, id=f"h{n}")
-            until(lambda: len(ABANDONED) == most, 3 * LONG)
+            leave_behind(app, clock, late, hanging, (f"h{n}" for n in range(most)))
+            until(lambda: len(ABANDONED) == most)
             until(lambda: worker.clogged and worker.busy == 0)
             assert {app.get(f"h{n}").status for n in range(most)} == {"failed"}
             app.start(double, id="waits")
@@ -166,36 +208,32 @@ def test_with_64_hung_bodies_a_worker_says_so_and_claims_no_more_until_they_end(
             health.close()
 
 
-def test_the_doctor_names_the_tasks_of_abandoned_threads(url, late):
+def test_the_doctor_names_the_tasks_of_abandoned_threads(url, clock, late, hanging):
     """From another app, as another process would: what it knows is what the worker tells."""
     if url == "memory:":
         pytest.skip("one process only")
-    hanging = hang(late)
-    with holdfast.open(url) as app, holdfast.open(url) as other, working(app, hanging) as worker:
-        for n in range(3):
-            app.start(hanging, id=f"h{n}")
+    with holdfast.open(url, clock=clock) as app, holdfast.open(url) as other, working(app, hanging) as worker:
+        leave_behind(app, clock, late, hanging, (f"h{n}" for n in range(3)))
         until(lambda: threads(other).level == "warn" and threads(other).said.count("h") > 3)
         until(lambda: all(f"h{n}" in threads(other).said for n in range(3)))
         found = threads(other)
         assert worker.name in found.said and "3 in worker" in found.said and found.remedy
-        for n in range(3, limits.MAX_ABANDONED_THREADS):
-            app.start(hanging, id=f"h{n}")
-        until(lambda: threads(other).level == "fail", 3 * LONG)
+        leave_behind(app, clock, late, hanging, (f"h{n}" for n in range(3, limits.MAX_ABANDONED_THREADS)))
+        until(lambda: threads(other).level == "fail")
         assert all(f"h{n}" in threads(other).said for n in range(limits.MAX_ABANDONED_THREADS))
         assert "claims no more tasks" in threads(other).said
         late.set()
         until(lambda: threads(other).level == "ok")
 
 
-def test_a_tenant_is_told_of_its_own_tasks_alone(url, late):
+def test_a_tenant_is_told_of_its_own_tasks_alone(url, clock, late, hanging):
     if url == "memory:":
         pytest.skip("one process only")
-    hanging = hang(late)
-    tenants = {name: holdfast.open(url, namespace=name) for name in ("acme", "zeta")}
+    tenants = {name: holdfast.open(url, namespace=name, clock=clock) for name in ("acme", "zeta")}
     try:
-        with holdfast.open(url) as root, working(root, hanging, namespaces="*"):
+        with holdfast.open(url, clock=clock) as root, working(root, hanging, namespaces="*"):
             for name, tenant in tenants.items():
-                tenant.start(hanging, id=f"of-{name}")
+                leave_behind(tenant, clock, late, hanging, [f"of-{name}"])
             until(lambda: "acme!of-acme" in threads(root).said and "zeta!of-zeta" in threads(root).said)
             assert "of-acme" in threads(tenants["acme"]).said
             assert "zeta" not in threads(tenants["acme"]).said
@@ -205,7 +243,7 @@ def test_a_tenant_is_told_of_its_own_tasks_alone(url, late):
             tenant.close()
 
 
-def test_nothing_is_kept_of_what_was_abandoned(app, late, monkeypatch):
+def test_nothing_is_kept_of_what_was_abandoned(app, clock, late, hanging, monkeypatch):
     """When the threads have ended, neither they nor what they worked on is kept."""
     made = []
     first = Execution.__init__
@@ -214,13 +252,12 @@ def test_nothing_is_kept_of_what_was_abandoned(app, late, monkeypatch):
         first(self, *args, **given)
         made.append(weakref.ref(self.lock))  # executions have slots, and no place for a weak reference
 
-    hanging, asked = hang(late), 24
+    asked = 24
     before = threading.active_count()
     with working(app, hanging, double):
         monkeypatch.setattr(Execution, "__init__", noted)
-        for n in range(asked):
-            app.start(hanging, id=f"h{n}")
-        until(lambda: len(ABANDONED) == asked and len(made) == 2 * asked, 2 * LONG)
+        leave_behind(app, clock, late, hanging, (f"h{n}" for n in range(asked)))
+        until(lambda: len(ABANDONED) == asked and len(made) == 2 * asked)
         monkeypatch.undo()
         late.set()
         until(lambda: not len(ABANDONED))

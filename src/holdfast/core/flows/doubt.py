@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import codec, events as ev, retries
+from holdfast.core import codec, events as ev
+from holdfast.core.flows.pacing import next_attempt
 from holdfast.core.flows.requests import (
     Advise,
     Append,
@@ -127,8 +128,7 @@ def _again(known: Step, request: StepRequest) -> Subflow:
     if known.raised is None:
         yield not_happened(known, POLICY)
         return
-    now_us: int = yield Now()
-    retry_us = retries.due_us(request.retry, known.attempts, now_us)
+    retry_us: int = yield from next_attempt(request, known.attempts)
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
     failed = ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us, maybe_done=True)

@@ -1,13 +1,24 @@
-"""Rates of tools as a flow: a call waits for its moment before it is announced; no thread waits with it for long."""
+"""When an attempt of a call may begin: after its back-off, and at the rate of its tool.
+
+A call waits for its moment before it is announced; no thread waits with it for long.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.core import events as ev, limits
-from holdfast.core.flows.requests import Now, Reserve, Sleep, StepRequest, Subflow, Surroundings
+from holdfast.core import events as ev, limits, retries
+from holdfast.core.flows.requests import Now, Reserve, Sleep, StepRequest, Subflow, Surroundings, Timer
 from holdfast.core.state.shapes import State
+
+
+def next_attempt(request: StepRequest, attempt: int, error: BaseException | None = None) -> Subflow:
+    """Return when the next attempt is due. Its back-off begins now."""
+    now_us: int = yield Now()
+    due_us = retries.due_us(request.retry, attempt, now_us, error)
+    yield Timer(due_us)
+    return due_us
 
 
 class Turn(Struct, frozen=True, gc=False):

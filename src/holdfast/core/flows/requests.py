@@ -111,6 +111,12 @@ class AwaitReplay(Struct, frozen=True, gc=False):
     name: str
 
 
+class Timer(Struct, frozen=True, gc=False):
+    """A wait until then begins now, and is recorded next: a clock that is set meanwhile does not change its length."""
+
+    until_us: int
+
+
 class Sleep(Struct, frozen=True, gc=False):
     """Let time pass until then, or until the log moves. A long sleep suspends the task instead, for that reason.
 
@@ -222,6 +228,7 @@ Request = (
     | Recall
     | Reserve
     | FindOwner
+    | Timer
     | Sleep
     | Park
     | RunChild

@@ -26,7 +26,7 @@ from holdfast.core.errors import (
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields, Usage
 from holdfast.core.flows.doubt import not_happened, settle, until
 from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
-from holdfast.core.flows.pacing import Turn, at_its_rate
+from holdfast.core.flows.pacing import Turn, at_its_rate, next_attempt
 from holdfast.core.flows.requests import (
     Append,
     AwaitCall,
@@ -431,8 +431,7 @@ def _after_failure(error: Exception, ended: dict[str, Any], request: StepRequest
     freed_keys = (request.unique,) if request.unique and definite else ()
     attempt: int = ended["attempts"]
     if attempt < request.retry.attempts and _may_repeat(error, request, sent):
-        now_us: int = yield Now()
-        retry_us = retries.due_us(request.retry, attempt, now_us, error)
+        retry_us: int = yield from next_attempt(request, attempt, error)
         same = ("key", "name", "input", "tool", "effect", "idempotency_key", "usage", "output")
         tried: dict[str, Any] = {name: ended[name] for name in same if name in ended}
         tried["attempt"] = attempt
@@ -450,8 +449,7 @@ def _definite_failure(known: Step, request: StepRequest) -> Subflow:
     same: dict[str, Any] = {"key": known.key, "name": known.name, "input": known.input, "tool": known.tool}
     same |= {"effect": known.effect, "idempotency_key": known.idempotency_key, "failure": known.raised}
     if known.attempts < request.retry.attempts:
-        now_us: int = yield Now()
-        retry_us = retries.due_us(request.retry, known.attempts, now_us)
+        retry_us: int = yield from next_attempt(request, known.attempts)
         yield Append((ev.AttemptFailed(**same, attempt=known.attempts, retry_us=retry_us),), decided=True)
     else:
         yield Append((ev.StepFailed(**same, attempts=known.attempts, safe=True),), decided=True)

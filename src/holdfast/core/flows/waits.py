@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from holdfast.core import events as ev, limits
 from holdfast.core.events import Fields
-from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings
+from holdfast.core.flows.requests import Append, Branch, Flow, Now, Park, RunChild, Sleep, Subflow, Surroundings, Timer
 from holdfast.core.flows.spending import within_budget
 from holdfast.core.flows.step import after_others, person_answers, recorded_result
 from holdfast.core.flows.stops import earliest, ends_us, in_time, may_begin
@@ -39,6 +39,8 @@ def wait(
         now_us: int = yield Now()
         if waiting is None:
             wake_us = None if seconds is None else now_us + int(seconds * 1_000_000)
+            if kind == "timer" and wake_us is not None:
+                yield Timer(wake_us)
             asked = UNSET if prompt is None else prompt
             state = surroundings.state
             phase = following(state.phases, state.phase, FEEDBACK) if kind == "person" else ""

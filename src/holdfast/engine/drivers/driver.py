@@ -35,6 +35,7 @@ from holdfast.core.flows.requests import (
     RunChild,
     Sleep,
     Subflow,
+    Timer,
     Transact,
     Unknown,
 )
@@ -270,6 +271,7 @@ ANSWERS: dict[type, Callable[[Any, Any], Any]] = {
     Recall: lambda asked, execution: invocation.recalled(asked.key, execution),
     FindOwner: lambda asked, execution: invocation.owner(asked.unique, execution),
     Reserve: lambda asked, execution: invocation.reserved(asked, execution),
+    Timer: lambda asked, execution: execution.sleeps.begin(asked.until_us, execution.hold * 1_000_000),
     Sleep: _sleep,
     Park: _park,
     RunChild: lambda asked, execution: execution.services.run_child(asked, execution),

@@ -54,6 +54,10 @@ class HeldSleeps:
             now_us = max(now_us, until_us)
         return min(now_us, min(self._ends, default=now_us + 1) - 1)
 
+    def begin(self, until_us: int, most_us: float) -> None:
+        """Measure a sleep from now. It may begin a while later: its record is written first."""
+        self.left_us(until_us, most_us)
+
     def left_us(self, until_us: int, most_us: float) -> int:
         """Return the time left until then. A sleep longer than `hold` is only a time of the day."""
         if self._steady is None:
