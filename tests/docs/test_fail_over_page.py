@@ -1,7 +1,7 @@
 """The pages about servers say what the tests run with: docs/how-to/fail-over.md and docs/how-to/certify.md.
 
-What fail-over.md types is typed here, at a server with a synchronous standby; the cluster that it describes is killed by
-tests/crash/test_fail_over.py.
+What fail-over.md types is typed here, at a server with a synchronous standby. tests/crash/test_fail_over.py kills the
+cluster that it describes.
 """
 
 import os
