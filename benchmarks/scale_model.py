@@ -311,7 +311,8 @@ def _counted(connection: Any) -> Generator[list[int]]:
     def look() -> None:
         while not over.wait(0.1):
             [found] = connection.execute(
-                "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+                "select count(*) from pg_stat_activity "
+                "where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()"
             ).fetchone()
             seen.append(int(found))
 

@@ -1,5 +1,6 @@
 """Dispatch: which tasks are due, told again until they are taken, and working on one because a message said so."""
 
+import asyncio
 import re
 import threading
 import time
@@ -169,11 +170,44 @@ async def both(app):
 
 
 def test_agents_of_both_kinds_are_worked_on_from_both_sides(app):
-    import asyncio
-
     assert asyncio.run(both(app)) == (8, 12)
     app.start(later, {"n": 5}, id="l2")
     assert app.work("l2").result == 15
+
+
+@pytest.mark.parametrize("kind", ["def", "async"])
+def test_a_task_whose_work_is_cancelled_is_released_after_its_step(app, kind):
+    began, go_on, did = threading.Event(), threading.Event(), []
+
+    def step(n):
+        did.append(n)
+        began.set()
+        return go_on.wait(10)
+
+    @agent
+    def plain(task) -> None:
+        for n in range(3):
+            task.step(step, n)
+
+    @agent
+    async def awaited(task) -> None:
+        for n in range(3):
+            await task.step(step, n)
+
+    async def cancelled():
+        work = asyncio.create_task(app.awork("t"))
+        await asyncio.to_thread(began.wait, 10)
+        work.cancel()
+        threading.Timer(0.2, go_on.set).start()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    app.start(plain if kind == "def" else awaited, id="t")
+    asyncio.run(cancelled())
+    until(lambda: app.get("t").status == "pending")
+    assert did == [0] and [*app.due()] == ["t"]
+    until(lambda: app.work("t").status == "completed", why="its thread does not end")
+    assert did[-2:] == [1, 2]
 
 
 def test_one_of_many_who_are_told_works_on_it(app):
@@ -212,6 +246,16 @@ def test_bad_input_is_refused(app, texts):
         next(dispatch.due(app, again=0))
     with pytest.raises(TypeError, match="agian"):
         dispatch.Pump(app, print, agian="2s")
+    for made in (dispatch.due, lambda app, **which: dispatch.Pump(app, print, **which)):
+        with pytest.raises(InvalidValue, match="limit=0 lets nothing happen"):
+            made(app, limit=0)
+
+    async def send(ids):
+        raise AssertionError("nobody awaits it")
+
+    for odd in (None, send):
+        with pytest.raises(InvalidValue, match="can't be called to send something"):
+            dispatch.Pump(app, odd)
     app.start(double, id="a")
     with texts.raises(InvalidValue):
         app.work("a", max_deaths=0)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
-from holdfast import Agent, App, Queue, StoreClosed, StoreError
+from holdfast import Agent, App, InvalidValue, Queue, StoreClosed, StoreError
 from holdfast.core.errors import Diverged
 from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
@@ -91,6 +91,12 @@ class Pump:
         room: Callable[[], int] | None = None,
         **which: Unpack[Which],
     ) -> None:
+        if not callable(send) or inspect.iscoroutinefunction(send):
+            raise InvalidValue(
+                f"send={send!r} can't be called to send something",
+                hint="give a def function that takes a list of ids; one of asyncio is called by "
+                "asyncio.run_coroutine_threadsafe(…, loop).result()",
+            )
         self._tasks = _DueTasks(app, **which)
         self._send = send
         self._room = room
@@ -155,6 +161,7 @@ class _DueTasks:
 
     def __init__(self, app: App, *, again: Duration = AGAIN_SECONDS, **asked: Any) -> None:
         inspect.signature(app.due).bind(**asked)  # refuse an unknown name here, not at the first look
+        at_least_one(asked.get("limit", 1), "limit")
         self._app = app
         self._asked = asked
         self._again = as_seconds(again, "again", above_zero=True)
@@ -203,3 +210,10 @@ class _DueTasks:
             _log.warning("due tasks: the store is back")
         self._trouble, self._pause = "", 0.0
         self._next = now + max(LOOK_SECONDS, LOOK_SHARE * took)
+
+
+def at_least_one(value: int, what: str) -> int:
+    """Return a number of messages or tasks, or refuse one with which nothing would ever happen."""
+    if not isinstance(value, int) or value < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"{what}={value!r} lets nothing happen", hint="give 1 or more")
+    return value

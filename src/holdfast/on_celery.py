@@ -23,7 +23,7 @@ from typing import Any, Unpack
 
 from holdfast import App, MissingExtra, StoreError, TaskCollected, TaskNotFound
 from holdfast.core.errors import InvalidValue
-from holdfast.dispatch import Pump, Which
+from holdfast.dispatch import Pump, Which, at_least_one
 
 if find_spec("celery") is None:
     raise MissingExtra(
@@ -45,10 +45,12 @@ def task(celery: Any, open: Callable[[], App], *, name: str = NAME, **options: A
     `open` opens the store, with agents. It is called once in each process, when the first message comes. `name` is the
     task's name in messages. Default: holdfast.work. Other options are Celery's: `queue`, `priority` …
     """
+    if not callable(open):
+        raise InvalidValue(f"open={open!r} is not a function", hint="give one: lambda: holdfast.open(…, agents=[…])")
     opened = _Opened(open)
     _signals.worker_process_init.connect(opened.early, weak=False)
 
-    @celery.task(name=name, ignore_result=True, acks_late=False, **options)
+    @celery.task(**{"name": name, "ignore_result": True, "acks_late": False, **options})
     def work(id: str) -> str:
         try:
             return opened.app().work(id).status
@@ -65,8 +67,7 @@ def pump(app: App, task: Any, *, waiting: int = WAITING_MESSAGES, **which: Unpac
     """
     if not hasattr(task, "apply_async"):
         raise InvalidValue(f"{task!r} is not a task of Celery", hint="give what on_celery.task(celery, open) returned")
-    if not isinstance(waiting, int) or waiting < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"waiting={waiting!r} lets nothing happen", hint="give 1 or more")
+    at_least_one(waiting, "waiting")
 
     def send(ids: list[str]) -> None:
         with task.app.producer_pool.acquire(block=True) as producer:
@@ -74,11 +75,17 @@ def pump(app: App, task: Any, *, waiting: int = WAITING_MESSAGES, **which: Unpac
                 task.apply_async((id,), producer=producer, retry=False)
 
     def room() -> int:
-        queue = task.app.amqp.router.route({}, task.name)["queue"].name
         with task.app.connection_for_write() as connection:
-            return waiting - _length(connection, queue)
+            return waiting - _length(connection, _queue(task))
 
     return Pump(app, send, room=room, **which)
+
+
+def _queue(task: Any) -> str:
+    """Return the queue that messages of a task go to, by what it was declared with and by the routes of its app."""
+    declared = {name: getattr(task, name, None) for name in ("queue", "exchange", "routing_key")}
+    given = {name: value for name, value in declared.items() if value is not None}
+    return task.app.amqp.router.route(given, task.name, ("an-id",), {}, task)["queue"].name
 
 
 def _length(connection: Any, queue: str) -> int:

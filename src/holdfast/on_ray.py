@@ -13,6 +13,8 @@ through Ray but the agents. An actor that dies is started again by Ray; its task
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -23,7 +25,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 from msgspec import Struct
 
 import holdfast
-from holdfast import Agent, InvalidValue, MissingExtra, Queue, Retention, Schedule, StoreError
+from holdfast import Agent, HoldfastError, InvalidValue, MissingExtra, Queue, Retention, Schedule, StoreError
 from holdfast.core.errors import InvalidUrl
 from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
@@ -69,7 +71,7 @@ class RayWorker(Struct, frozen=True, kw_only=True):
 
 
 def workers(
-    url: str,
+    url: str | os.PathLike[str],
     agents: Sequence[Agent],
     *,
     number: int = 1,
@@ -82,20 +84,29 @@ def workers(
 
     `url`: the store, as the actors' machines reach it; a file by its absolute path. `agents` and what is not named
     here are as for `app.worker`: `concurrency`, `queues`, `namespaces`, `schedules`, `max_deaths`, `gc`. `name`: a name
-    under which the workers outlive this program, and under which another call finds them. Default: they end with this
-    program. `options`: options of Ray actors, such as `num_cpus`, `resources` and `runtime_env`. `opened`: options of
-    `holdfast.open`.
+    under which the workers outlive this program, and under which another call finds them, as they are. Default: they
+    end with this program. `options`: options of Ray actors, such as `num_cpus`, `resources` and `runtime_env`.
+    `opened`: options of `holdfast.open`.
     """
-    if isinstance(agents, Agent) or not all(isinstance(one, Agent) for one in agents) or not agents:  # pyright: ignore[reportUnnecessaryIsInstance]
+    address = _address(url)
+    if not isinstance(agents, Sequence) or not agents or not all(isinstance(one, Agent) for one in agents):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"agents={agents!r} is not a list of agents", hint="give a list: [agent]")
-    if not url.startswith(("postgres:", "postgresql:", "sqlite:////")) and not os.path.isabs(url):
+    inspect.signature(holdfast.open).bind(address, agents=agents, **(opened or {}))  # refuse an unknown name here,
+    inspect.signature(holdfast.App.worker).bind(None, agents, **given)  # not in each actor
+    made = RayWorkers(lambda: (address, [*agents], given, opened or {}), name, options or {})
+    made.scale(number)
+    return made
+
+
+def _address(url: str | os.PathLike[str]) -> str:
+    """Return the address of one store for all actors, or refuse it."""
+    address = str(url)
+    if not address.startswith(("postgres:", "postgresql:", "sqlite:////")) and not os.path.isabs(address):
         raise InvalidUrl(
             "url= names another store in each actor: each has a memory and a working directory of its own",
             hint="write postgresql://…, or on one machine the absolute path of a file",
         )
-    made = RayWorkers(lambda: (url, [*agents], given, opened or {}), name, options or {})
-    made.scale(number)
-    return made
+    return address
 
 
 class RayWorkers:
@@ -105,7 +116,8 @@ class RayWorkers:
         self._arguments = arguments
         self._name = name
         self._options = options
-        self._actors: list[Any] = [] if not name else _named(name)
+        self._actors: dict[int, Any] = _named(name) if name else {}
+        """By place. A place is free again when its actor is stopped, or was ended by others."""
 
     def __repr__(self) -> str:
         return f"<{len(self._actors)} workers on Ray>"
@@ -125,26 +137,28 @@ class RayWorkers:
         """Start more actors, or stop the last ones: their tasks stop after their step, and others take them."""
         if not isinstance(number, int) or number < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidValue(f"number={number!r} is not a number of workers", hint="give 0 or more")
-        more = [self._start(place) for place in range(len(self._actors), number)]
-        self._actors += more
+        seconds = as_seconds(grace, "grace")
+        free = (place for place in itertools.count() if place not in self._actors)
+        more = list(itertools.islice(free, max(0, number - len(self._actors))))
         try:
-            ray.get([one.ready.remote() for one in more], timeout=READY_SECONDS)
+            self._actors |= {place: self._start(place) for place in more}
+            self._wait_until_ready(more)
         except BaseException:  # Ctrl-C too: none of the new actors is left behind
-            self._stop(more, 0)
+            self._stop([place for place in more if place in self._actors], 0)
             raise
-        self._stop(self._actors[number:], as_seconds(grace, "grace"))
+        self._stop(sorted(self._actors)[number:], seconds)
 
     def stop(self, *, grace: Duration = GRACE_SECONDS) -> None:
         """Stop all of them: tasks under way stop after their step and are released, at most after `grace`."""
-        self._stop(list(self._actors), as_seconds(grace, "grace"))
+        self._stop(sorted(self._actors), as_seconds(grace, "grace"))
 
     def status(self) -> list[RayWorker]:
         """Return how each worker is: its machine and process, what it works on, what it has counted."""
-        asked = [one.status.remote() for one in self._actors]
+        asked = {place: actor.status.remote() for place, actor in sorted(self._actors.items())}
         if not asked:
             return []
-        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_SECONDS)
-        return [_answer(one, place, one in ready) for place, one in enumerate(asked)]
+        ready, _ = ray.wait([*asked.values()], num_returns=len(asked), timeout=ANSWER_SECONDS)
+        return [_answer(one, place, one in ready) for place, one in asked.items()]
 
     def metrics(self) -> str:
         """Return the counts of all workers, as Prometheus reads them."""
@@ -168,14 +182,30 @@ class RayWorkers:
         _HELD.append(actor)
         return actor
 
-    def _stop(self, some: list[Any], grace: float) -> None:
+    def _wait_until_ready(self, places: list[int]) -> None:
+        asked = [self._actors[place].ready.remote() for place in places]
+        try:
+            ray.get(asked, timeout=READY_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            ready, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+            raise HoldfastError(
+                f"{len(asked) - len(ready)} of {len(asked)} workers were not started within {READY_SECONDS:.0f} s",
+                hint="see with `ray status` whether the cluster has room for their options=",
+            ) from None
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, HoldfastError):
+                raise error.cause from None  # what it says is enough, without the traceback of the actor
+            raise
+
+    def _stop(self, places: list[int], grace: float) -> None:
+        some = [self._actors[place] for place in places]
         asked = [one.drain.remote(grace) for one in some]
         if asked:
             ray.wait(asked, num_returns=len(asked), timeout=grace + ANSWER_SECONDS)
         for one in some:
             ray.kill(one, no_restart=True)
             _HELD[:] = [held for held in _HELD if held is not one]
-        self._actors = [one for one in self._actors if one not in some]
+        self._actors = {place: one for place, one in self._actors.items() if place not in places}
 
 
 _HELD: list[Any] = []
@@ -185,14 +215,14 @@ NAMESPACE = "holdfast"
 """Ray's namespace of named actors."""
 
 
-def _named(name: str) -> list[Any]:
-    """The actors of that name that are there, in order."""
+def _named(name: str) -> dict[int, Any]:
+    """The actors of that name that are there, by place."""
     places: list[int] = []
     for one in ray.util.list_named_actors(all_namespaces=True):
         stem, _, place = one["name"].rpartition("-")
         if one["namespace"] == NAMESPACE and stem == name and place.isdigit():
             places.append(int(place))
-    return [ray.get_actor(f"{name}-{place}", namespace=NAMESPACE) for place in sorted(places)]
+    return {place: ray.get_actor(f"{name}-{place}", namespace=NAMESPACE) for place in places}
 
 
 def _answer(asked: Any, place: int, is_ready: bool) -> RayWorker:
@@ -266,7 +296,7 @@ class WorkerActor:
                 self._stopping.wait(pause)
                 pause = min(PAUSE_SECONDS, pause * 2)
             except BaseException as error:  # noqa: BLE001 — ready() raises it; or Ray starts the actor again
-                self._failed = error
+                self._failed, self._trouble = error, f"{type(error).__name__}: {error}"
                 if self._at_work.is_set():
                     os._exit(1)
                 return

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import Any, Unpack
 
 from holdfast import App, InvalidValue, MissingExtra, TaskCollected, TaskNotFound
-from holdfast.dispatch import Pump, Which
+from holdfast.dispatch import Pump, Which, at_least_one
 from holdfast.engine.reading.values import Duration, seconds as as_seconds
 
 if find_spec("temporalio") is None:
@@ -46,6 +46,9 @@ LATE_SECONDS = 1.5
 
 Its server acts up to a second late when a heartbeat is missing, and up to another when it starts the next attempt.
 """
+
+SHORTEST_HEARTBEAT_SECONDS = 3.0
+"""Below that, what the server is late would be most of it, and `heartbeat` no promise."""
 
 LONGEST = timedelta(days=3650)
 """How long an activity may take: as long as its task. What ends it is the heartbeat."""
@@ -124,6 +127,7 @@ def worker(
 
     `concurrency`: how many tasks it works on at a time. Default 100. Other options are those of Temporal's Worker.
     """
+    at_least_one(concurrency, "concurrency")  # Temporal would take 0, and never do anything
     settings: dict[str, Any] = {"max_cached_workflows": 0, **options}  # so nothing waits for a worker that is gone
     return Worker(
         client,
@@ -145,11 +149,16 @@ async def pump(
 ) -> None:
     """Start a workflow for each task that is due, until this is cancelled. Run it in one process, or in two.
 
-    `heartbeat`: how long a worker may be silent before its task is tried elsewhere. Default 5 s. Temporal is given
-    less, since its server notices late. A workflow that is still open is not started twice. The rest is as for
+    `heartbeat`: how long a worker may be silent before its task is tried elsewhere. Default 5 s, at least 3 s. Temporal
+    is given less, since its server notices late. A workflow that is still open is not started twice. The rest is as for
     `dispatch.due`.
     """
     seconds, loop = as_seconds(heartbeat, "heartbeat", above_zero=True), asyncio.get_running_loop()
+    if seconds < SHORTEST_HEARTBEAT_SECONDS:
+        raise InvalidValue(
+            f"heartbeat={heartbeat!r} is shorter than Temporal's server can keep",
+            hint=f"give {SHORTEST_HEARTBEAT_SECONDS:.0f} s or more",
+        )
     places = asyncio.Semaphore(STARTED_AT_ONCE)
 
     async def start(id: str) -> WorkflowHandle[Any, Any]:

@@ -26,6 +26,8 @@ from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "restore.md"
 BACKUP, RESTORE = (block.text for block in blocks(PAGE) if block.language == "sh")
+SETTINGS = dict(re.findall(r"^    (\w+) = '?(.+?)'?$", PAGE.read_text("utf-8"), re.M))
+"""What the page puts into postgresql.conf."""
 (DIVERGED,) = (block.text for block in blocks(PAGE) if block.language == "text")
 
 
@@ -97,9 +99,9 @@ def archived():
         else f"/tmp/holdfast-archive-{os.getpid()}"
     )
     archive = place / "archive"
-    server = Server(
-        found, archive_mode="on", wal_level="replica", archive_command=f"test ! -f {archive}/%f && cp %p {archive}/%f"
-    )
+    assert SETTINGS.keys() == {"wal_level", "archive_mode", "archive_command"}
+    given = {name: value.replace("/archive/", f"{archive}/") for name, value in SETTINGS.items()}
+    server = Server(found, **given)
     try:
         archive.mkdir(parents=True)
         for one in (place, archive):

@@ -1,4 +1,8 @@
-"""The pages about servers say what the tests run with: docs/how-to/fail-over.md and docs/how-to/certify.md."""
+"""The pages about servers say what the tests run with: docs/how-to/fail-over.md and docs/how-to/certify.md.
+
+What fail-over.md types is typed here, at a server with a synchronous standby. tests/crash/test_fail_over.py kills the
+cluster that it describes.
+"""
 
 import os
 import re
@@ -10,7 +14,8 @@ import pytest
 from holdfast.store.postgres.server.connecting import parse
 from holdfast.testing.certification import suite
 from tests import patroni_cluster
-from tests.docs.typist import blocks
+from tests.docs.typist import Typist, blocks, shows
+from tests.postgres_server import Server, Standby, binaries
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -36,6 +41,33 @@ def test_the_address_names_three_servers_of_which_one_takes_writes():
     address = parse(first("fail-over.md", "text").strip())
     assert "host=one,two,three" in address.conninfo and "target_session_attrs=read-write" in address.conninfo
     assert address.wait_seconds >= 5 * patroni_cluster.TTL
+
+
+@pytest.fixture
+def primary():
+    """A server whose commits wait for a standby."""
+    found = binaries()
+    if found is None or not (Path(found) / "pg_basebackup").exists():
+        pytest.skip("there is no PostgreSQL with pg_basebackup: apt-get install postgresql")
+    server = Server(found, fsync="on", synchronous_standby_names="*")
+    try:
+        standby = Standby(server)
+        try:
+            standby.wait_until_followed(server)
+            yield server
+        finally:
+            standby.stop()
+    finally:
+        server.stop()
+
+
+def test_what_the_page_types_prints_what_it_shows(primary, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    typed = [*Typist(folder, DATABASE_URL=primary.url()).follow(HOW_TO / "fail-over.md")]
+    assert [command.split()[:2] for _, command, *_ in typed] == [["holdfast", "migrate"], ["holdfast", "doctor"]]
+    for _, command, expected, printed in typed:
+        assert shows(expected, printed), (command, printed)
 
 
 class Counted:

@@ -57,7 +57,7 @@ def worker(programs, broker):
 
 @pytest.fixture
 def pump(programs, broker):
-    return lambda name="pump": programs(name, "-m", "tests.places.celery_shop", broker=broker.url())
+    return lambda name="pump", *what: programs(name, "-m", "tests.places.celery_shop", *what, broker=broker.url())
 
 
 @pytest.mark.parametrize("seed", range(10 if ALL else 1))
@@ -128,18 +128,24 @@ def test_a_broker_that_forgets_its_messages_costs_seconds(worker, pump, postgres
         judged(app, world, postgres_url, tmp_path, 8, 2, deaths, promised=AGAIN, outages=outages)
 
 
-def test_messages_do_not_pile_up_while_no_worker_takes_them(pump, postgres_url, broker):
+@pytest.mark.parametrize(("what", "queue"), [((), "celery"), (("apart",), "apart")], ids=["default", "apart"])
+def test_messages_do_not_pile_up_while_no_worker_takes_them(pump, postgres_url, broker, what, queue):
+    """In the queue that they go to: the default one, or that which their Celery task was declared with."""
     with holdfast.open(postgres_url) as app, broker.client() as redis:
         for number in range(200):
             start(app, number, 1)
-        pump()
-        wait(lambda: redis.llen("celery") >= 100)
+        pump("pump", *what)
+        wait(lambda: redis.llen(queue) >= 100)
         time.sleep(2 * AGAIN + 1)
-        assert redis.llen("celery") == 100
+        assert redis.llen(queue) == 100
 
 
 def test_what_cannot_be_sent_is_refused(postgres_url):
-    work = on_celery.task(Celery("shop", broker="redis://127.0.0.1:1"), lambda: None)
+    celery = Celery("shop", broker="redis://127.0.0.1:1")
+    with pytest.raises(InvalidValue, match="is not a function"):
+        on_celery.task(celery, postgres_url)
+    work = on_celery.task(celery, lambda: None, acks_late=True)
+    assert work.acks_late, "options of Celery's are the user's"
     with holdfast.open(postgres_url) as app:
         with pytest.raises(InvalidValue, match="is not a task of Celery"):
             on_celery.pump(app, None)

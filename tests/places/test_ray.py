@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast import InvalidValue, StoreError
+from holdfast import HoldfastError, InvalidValue, StoreError
 from holdfast.core.errors import InvalidUrl
 from tests.conftest import ALL
 from tests.crash.storm import agents_at
@@ -291,9 +291,19 @@ def test_named_workers_outlive_their_program_and_are_found_by_the_next(cluster, 
         assert app.workers() == []
 
 
-def test_what_cannot_work_is_refused(cluster, postgres_url, world):
+def test_the_place_of_a_named_worker_that_somebody_ended_is_filled_again(cluster, postgres_url, world):
+    with nodes(cluster, 1), crew(postgres_url, world, name="hole") as made:
+        before = {one.pid for one in made.status()}
+        ray.kill(ray.get_actor("hole-0", namespace=on_ray.NAMESPACE), no_restart=True)
+        wait(lambda: len(on_ray._named("hole")) == 1)
+        with crew(postgres_url, world, name="hole") as found:
+            pids = {one.pid for one in found.status()}
+            assert are_working(found, 2) and len(pids) == 2 and len(pids & before) == 1
+
+
+def test_what_cannot_work_is_refused(cluster, postgres_url, world, monkeypatch):
     agents = agents_at(world.address)
-    for odd in (agents[0], [], ["steady"]):
+    for odd in (agents[0], [], ["steady"], None):
         with pytest.raises(InvalidValue, match="is not a list of agents"):
             on_ray.workers(postgres_url, odd)
     with pytest.raises(InvalidValue, match="is not a number of workers"):
@@ -301,5 +311,16 @@ def test_what_cannot_work_is_refused(cluster, postgres_url, world):
     for place in ("memory:", "shop.db", "sqlite:///shop.db"):
         with pytest.raises(InvalidUrl, match="names another store in each actor"):
             on_ray.workers(place, agents)
-    with nodes(cluster, 1), pytest.raises(StoreError, match="the worker can't open its store"):
-        on_ray.workers("postgresql://127.0.0.1:1/nothing", agents)
+    for odd in ({"concurency": 5}, {"opened": {"durabilty": "full"}}):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            on_ray.workers(postgres_url, agents, **odd)
+    with nodes(cluster, 1):
+        with pytest.raises(StoreError, match=r"^the worker can't open its store"):
+            on_ray.workers("postgresql://127.0.0.1:1/nothing", agents)
+        with pytest.raises(InvalidValue, match=r"^concurrency=0 lets nothing happen"):
+            on_ray.workers(postgres_url, agents, concurrency=0)
+        monkeypatch.setattr(on_ray, "READY_SECONDS", 15.0)
+        with pytest.raises(HoldfastError, match="1 of 2 workers were not started within 15 s"):
+            on_ray.workers(postgres_url, agents, number=2, options=A_NODE_EACH)
+        with holdfast.open(postgres_url) as app:
+            wait(lambda: app.workers() == [])

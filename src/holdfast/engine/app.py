@@ -652,7 +652,10 @@ class App:
     async def awork(
         self, id: str, *, hold: Duration = limits.WORKER_HOLD_SECONDS, max_deaths: int = limits.MAX_DEATHS
     ) -> TaskState:
-        """`work`, awaited: an `async` agent works on the running event loop, a `def` agent in a thread."""
+        """`work`, awaited: an `async` agent works on the running event loop, a `def` agent in a thread.
+
+        If this is cancelled, the task is released after its step, and due again.
+        """
         delivery = self._delivery(id, hold, max_deaths)
         return TaskState(await delivery.work_async(), delivery.logs, delivery.typed_result)
 

@@ -82,13 +82,21 @@ class Delivery:
                 time.sleep(next(pauses))
 
     async def work_async(self) -> Log:
-        """`work`, to be awaited: an async agent works on the running event loop, a `def` agent in a thread."""
+        """`work`, to be awaited: an async agent works on the running event loop, a `def` agent in a thread.
+
+        If it is cancelled, the task is released after its step, by the thread of a `def` agent too.
+        """
         import asyncio
 
-        pauses, dispatcher = _pauses(), self._dispatcher
+        pauses = _pauses()
         while True:
             try:
-                return await dispatcher.work_async(await asyncio.to_thread(self._assignment))
+                assignment = await asyncio.to_thread(self._assignment)
+                try:
+                    return await self._dispatcher.work_async(assignment)
+                except asyncio.CancelledError:
+                    assignment.stop.ask()
+                    raise
             except _NothingToDo as found:
                 return found.log
             except (TaskBusy, LeaseLost):

@@ -17,7 +17,7 @@ from holdfast.core.errors import HoldfastError
 from holdfast.core.urls import shown
 from holdfast.engine.logs.addresses import is_server
 from holdfast.testing.certification import storm, suite
-from holdfast.testing.certification.place import TrialServer, Unreachable
+from holdfast.testing.certification.place import NoRight, TrialServer, Unreachable
 from holdfast.testing.crash.everywhere import CrashFailed, crash_everywhere
 from holdfast.testing.crash.world import World
 
@@ -48,6 +48,9 @@ class Certificate(Struct, frozen=True):
     url: str
     server: str
     holdfast: str
+    only: str
+    """The text in the names of the conformance tests that were run; empty if all were."""
+
     holds: bool
     seconds: float
     lines: tuple[Line, ...]
@@ -67,20 +70,29 @@ def certify(url: str, tell: Callable[[Line], object], *, only: str = "") -> Cert
     server = TrialServer(url)
     version = server.version()
     note(Line("server", "ok", version))
-    if _opens(server, note):
-        for part in suite.run(server, only):
-            count = part.passed + len(part.failed)
-            failures = tuple(f"{name}: {why}" for name, why in part.failed.items())
-            text = f"{part.passed} of {count} tests passed"
-            note(Line(f"conformance: {part.name}", "fail" if failures else "ok", text, failures))
-        note(_crashes(server))
-        note(_stormed("living workers", server, storm.living))
-        note(_stormed("killed workers", server, lambda at: storm.killed(at, KILLS)))
+    try:
+        if _opens(server, note):
+            _try_all(server, only, note)
+    except KeyboardInterrupt:
+        server.drop_left()
+        raise
     left = server.left()
     note(Line("left behind", "fail" if left else "ok", ", ".join(left) or "every schema that was made is dropped"))
     holds = all(one.level == "ok" for one in lines)
     seconds = round(time.monotonic() - began, 1)
-    return Certificate(shown(url), version, holdfast.__version__, holds, seconds, tuple(lines))
+    return Certificate(shown(url), version, holdfast.__version__, only, holds, seconds, tuple(lines))
+
+
+def _try_all(server: TrialServer, only: str, note: Callable[[Line], None]) -> None:
+    """Run the conformance suite, then kill agents and workers."""
+    for part in suite.run(server, only):
+        count = part.passed + len(part.failed)
+        failures = tuple(f"{name}: {why}" for name, why in part.failed.items())
+        text = f"{part.passed} of {count} tests passed"
+        note(Line(f"conformance: {part.name}", "fail" if failures else "ok", text, failures))
+    note(_crashes(server))
+    note(_stormed("living workers", server, storm.living))
+    note(_stormed("killed workers", server, lambda at: storm.killed(at, KILLS)))
 
 
 def _opens(server: TrialServer, note: Callable[[Line], None]) -> bool:
@@ -88,6 +100,8 @@ def _opens(server: TrialServer, note: Callable[[Line], None]) -> bool:
     try:
         with server.store() as url:
             holdfast.open(url).close()
+    except NoRight:
+        raise
     except (HoldfastError, *Unreachable) as error:
         note(Line("schema", "fail", "no store can be made", (str(error).strip(),)))
         return False
@@ -119,7 +133,7 @@ def _stormed(what: str, server: TrialServer, tried: Callable[[str], tuple[str, l
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Certify a server from the command line: 0 if everything holds, 1 if not, 2 if it could not be tried."""
+    """Certify a server from the command line: 0 if everything holds, 1 if not, 2 without a verdict."""
     parser = argparse.ArgumentParser(
         prog="python -m holdfast.testing",
         description="Certify a server for Holdfast: conformance suite, crash points, killed workers, auditor. "
@@ -136,12 +150,23 @@ def main(arguments: list[str] | None = None) -> int:
         done = certify(
             chosen.url, (lambda line: None) if chosen.json else lambda line: print(line, flush=True), only=chosen.only
         )
-    except (HoldfastError, *Unreachable) as error:
-        print(f"error: {str(error).strip()}", file=sys.stderr)
-        return 2
+    except HoldfastError as error:
+        return _untried(error.message, error.hint)
+    except Unreachable as error:
+        return _untried(str(error).strip())
+    except KeyboardInterrupt:
+        print("interrupted: the schemas that were made are dropped, and there is no verdict", file=sys.stderr)
+        return 130
     if chosen.json:
         print(codec.dump(done).decode())
     else:
         verdict = "holds" if done.holds else "does not hold"
-        print(f"{done.url}: {verdict} ({done.seconds:.0f} s)")
+        partly = f"; of the conformance suite only tests with {done.only!r} in their name were run" if done.only else ""
+        print(f"{done.url}: {verdict} ({done.seconds:.0f} s){partly}")
     return 0 if done.holds else 1
+
+
+def _untried(why: str, hint: str = "") -> int:
+    """Say why there is no verdict."""
+    print(f"error: {why}", *([f"help: {hint}"] if hint else []), sep="\n", file=sys.stderr)
+    return 2

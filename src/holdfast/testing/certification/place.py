@@ -10,11 +10,15 @@ from urllib.parse import parse_qsl, quote, urlencode
 import psycopg
 from psycopg import sql
 
-from holdfast.core.errors import InvalidUrl
+from holdfast.core.errors import HoldfastError, InvalidUrl
 from holdfast.store.postgres.server.connecting import ServerAddress, connect, parse
 
 PREFIX = "holdfast_certify_"
 LOCK_SECONDS = 30
+
+
+class NoRight(HoldfastError):
+    """The role of the address may not create schemas, which says nothing about its server."""
 
 
 class TrialServer:
@@ -46,14 +50,19 @@ class TrialServer:
         self._made += 1
         schema = f"{self._name}_{self._made}"
         try:
-            self._execute(f"create schema {schema}_user")
+            self._create(f"{schema}_user")
             yield self._url(schema)
         finally:
-            self._execute(
-                f"set lock_timeout = '{LOCK_SECONDS}s'",
-                f"drop schema if exists {schema} cascade",
-                f"drop schema if exists {schema}_user cascade",
-            )
+            self._drop(schema, f"{schema}_user")
+
+    def _create(self, schema: str) -> None:
+        try:
+            self._execute(f"create schema {schema}")
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise NoRight(
+                f"the role of the address may not create schemas: {error.diag.message_primary}",
+                hint="grant create on database … to it, or give the address of another role",
+            ) from error
 
     def left(self) -> list[str]:
         """Return the schemas that were made and are still there."""
@@ -61,11 +70,19 @@ class TrialServer:
             rows = link.execute("select nspname from pg_namespace order by 1").fetchall()
         return [name for (name,) in rows if name.startswith(self._name)]
 
+    def drop_left(self) -> None:
+        """Drop what is left, if an interrupt came while a schema was dropped."""
+        self._drop(*self.left())
+
     def version(self) -> str:
         """Return what the server says it is."""
         with connect(self.address, direct=True) as link:
             row = link.execute("select version()").fetchone()
         return str(row[0]) if row else ""
+
+    def _drop(self, *schemas: str) -> None:
+        drops = [f"drop schema if exists {schema} cascade" for schema in schemas]
+        self._execute(f"set lock_timeout = '{LOCK_SECONDS}s'", *drops)
 
     def _execute(self, *statements: str) -> None:
         with connect(self.address, direct=True) as link:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from holdfast.core.errors import InvalidValue
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.testing.certification.place import TrialServer
 from holdfast.testing.conformance import StoreConformance
@@ -89,14 +90,17 @@ def run(server: TrialServer, only: str = "") -> list[Part]:
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", os.path.dirname(__file__)]
     try:
         with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-            pytest.main([*options, f"{__file__}::TestServer"], plugins=[results])
+            ended = pytest.main([*options, f"{__file__}::TestServer"], plugins=[results])
     finally:
         _servers.pop()
         if before is None:
             del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
         else:
             os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = before
-    parts = results.parts()
-    if not parts:
-        raise RuntimeError(f"the suite did not begin:\n{silent.getvalue()}")
-    return parts
+    if ended == pytest.ExitCode.INTERRUPTED:  # pytest keeps Ctrl-C to itself
+        raise KeyboardInterrupt
+    if ended == pytest.ExitCode.NO_TESTS_COLLECTED and only:
+        raise InvalidValue(f"no conformance test has {only!r} in its name", hint="leave --only out, to run all of them")
+    if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"the suite did not run:\n{silent.getvalue()}")
+    return results.parts()
