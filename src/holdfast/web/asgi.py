@@ -234,15 +234,16 @@ class PageApp:
         if is_shell:
             body = page.shell(base, self.site.settings.login, __version__)
             return Response(body, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
-        call = await self._call(scope, request, person or ANYONE, at)
+        call = await self._call(scope, request, person or ANYONE, at, route.path)
         if route.handler is None:
             return self._stream(request, call)
         return await self._handled(route.handler, call, request)
 
-    async def _call(self, scope: Scope, request: Request, person: Person, at: dict[str, str]) -> PageCall:
+    async def _call(self, scope: Scope, request: Request, person: Person, at: dict[str, str], path: str) -> PageCall:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True, max_num_fields=200)
         body = b"" if scope["method"] in ("GET", "HEAD") else await _body(request)
-        return PageCall(self.site, person, at, query, body, request.headers.get("idempotency-key", "")[:200])
+        key = request.headers.get("idempotency-key", "")[:200]
+        return PageCall(self.site, person, at, query, body, key, path)
 
     async def _handled(self, handler: Handler, call: PageCall, request: Request) -> Response:
         if self._readers is None:

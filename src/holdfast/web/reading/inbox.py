@@ -22,7 +22,7 @@ MOST_EXACT = 2**53
 
 def entries(call: PageCall) -> PageAnswer:
     """What tasks wait for that a person can give, oldest first."""
-    found = list(islice(call.app.inbox(), MOST_INBOX))
+    found = list(islice(call.app.inbox(order="oldest"), MOST_INBOX))
     told = [entry(one) for one in sorted(found, key=lambda one: one.since_us)]
     return PageAnswer({"entries": told, "more": len(found) == MOST_INBOX, "now_ms": call.app.clock.now_us() // 1000})
 

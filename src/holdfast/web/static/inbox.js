@@ -1,6 +1,6 @@
 // The inbox: what tasks wait for that a person can give, oldest first, and what came of what the person did.
 
-import { get, post } from "./api.js";
+import { calmly, get, post } from "./api.js";
 import { commandLine } from "./copy.js";
 import { ask } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -54,12 +54,14 @@ export function inbox(page, to) {
   }
 
   const press = (which) => () => chosen() && pressed(page, chosen(), which);
-  const settled = (event) => { if (event === "changed" || event === "counts") load().catch(page.failed); };
+  const again = calmly(() => load().catch(page.failed));
+  const settled = (event) => { if (event === "changed" || event === "counts" || event === "reset") again(); };
 
   return {
     title: () => "Inbox",
     keys: { j: () => move(1), k: () => move(-1), o: () => chosen() && goWithin(chosen().namespace, pathOf(chosen())), a: press("approve"), r: press("reject"), h: press("happened"), n: press("not"), Enter: press("confirm"), Escape: () => chosen() && drafts.delete(nameOf(chosen())) && page.draw(), 1: press("choice1"), 2: press("choice2"), 3: press("choice3") },
     ticks: () => true,
+    close: () => again.stop(),
     async start(listen) {
       await load();
       listen("/stream", null, settled);
@@ -74,7 +76,7 @@ export function inbox(page, to) {
         h("div", { class: "split" },
           h("nav", { class: "kinds", "aria-label": "Kinds" }, KINDS.filter(([kind]) => kind !== "other" || count("other")).map(([kind, label, shape]) => h("button", { type: "button", "aria-pressed": String(known.kind === kind), onclick: () => { known.kind = kind; known.on = 0; page.draw(); } }, h("span", { class: `st ${shape}` }, icon(shape)), label, h("span", { class: "n" }, String(count(kind))))),
             h("p", { class: "muted sm desc" }, "Oldest first. A worker resumes a task as soon as you have decided.")),
-          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : nothing(to), known.more ? h("p", { class: "muted sm" }, "There are more; these are the first 200.") : null)),
+          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : nothing(to), known.more ? h("p", { class: "muted sm" }, "There are more; these are of the tasks that were started first.") : null)),
         legend([["j k", "next, previous"], ["a", "approve"], ["r", "reject"], ["h n", "settle"], ["o", "open the task"]]),
       ];
     },
