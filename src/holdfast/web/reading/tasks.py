@@ -206,6 +206,7 @@ def header(site: Site, found: TaskState, went: Waterfall, *, is_now: bool) -> di
         "is_now": is_now,
         "head": went.seq,
         "interrupted": is_now and found.interrupted,
+        "cancelling": is_now and found.cancelling,
         "holder": holder_json(site, found.holder),
         "held_since": None if lane is None else lane.start_us // 1000,
         "stages": list(went.stages),

@@ -183,6 +183,9 @@ function pressed(page, entry, which) {
     return act(page, entry, "budget", { limits: { [entry.key]: most }, why }, `Allowed ${entry.key} up to ${number(most)}`);
   } else if (entry.kind === "quarantined" && which === "resume" && rights(page, "steer")) {
     return act(page, entry, "resume", { why }, "Made pending for workers");
+  } else if (entry.kind === "diverged" && rights(page, "steer")) {
+    if (which === "resume") return arm("resume");
+    if (which === "confirm" && draft.armed) return act(page, entry, "resume", { anyway: true, why }, "Made pending for workers, without what is lost");
   }
   return undefined;
 }
@@ -341,7 +344,7 @@ function controls(page, entry, draft) {
   const change = (field) => (event) => drafts.set(nameOf(entry), { ...(drafts.get(nameOf(entry)) || {}), [field]: event.target.value });
   const why = h("input", { class: "field", "aria-label": "Why", placeholder: "Why (recorded)", value: draft.why || "", oninput: change("why") });
   const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, trouble(draft.error)) : null;
-  const right = ["budget", "quarantined"].includes(entry.kind) ? "steer" : "answer";
+  const right = ["budget", "quarantined", "diverged"].includes(entry.kind) ? "steer" : "answer";
   if (!rights(page, right) || !CONTROLS[entry.kind]) return [error, h("div", { class: "acts" }, entry.commands.map((one) => commandLine(one)))];
   return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy, page }))];
 }
@@ -376,6 +379,7 @@ const CONTROLS = {
     choicesOf(entry).map(([label], index) => button(shown(label), index < 3 ? String(index + 1) : "", press(`choice${index + 1}`), index ? "" : "pri", busy)),
     entry.answer && choicesOf(entry).length ? null : [entry.answer ? form(entry.answer, draft, change) : h("input", { class: "field", "aria-label": "Answer", placeholder: choicesOf(entry).length ? "or say it in words" : "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer")], why],
   budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
+  diverged: ({ draft, press, why, busy }) => [draft.armed ? armed("Yes, continue without what is lost", true, busy) : button("Continue from what is left …", "", press("resume"), "pri", busy), why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
   quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
 };
 CONTROLS.blocked = CONTROLS.doubt;
