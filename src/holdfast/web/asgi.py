@@ -256,7 +256,7 @@ class PageApp:
         if isinstance(found, Download):
             shown = {"content-disposition": f'attachment; filename="{found.name}"', "cache-control": "no-store"}
             left = iter(found.body)
-            first = await to_thread.run_sync(_some, left, limiter=self._readers)  # errors are told before it begins
+            first = await to_thread.run_sync(_some, left, limiter=self._readers)  # an error comes before it begins
             return StreamingResponse(_read(first, left), media_type=found.kind, headers=shown)
         headers = {"cache-control": "no-store"}
         if found.etag:

@@ -53,7 +53,7 @@ def frame(event: str, data: Any, id: str = "") -> bytes:
 
 
 def server_ends() -> bool:
-    """Return whether the server of this process was told to end.
+    """Return whether a signal ends the server of this process.
 
     uvicorn waits for answers that are under way, so it would wait for a stream for ever. An app that is mounted gets no
     word of it, but the handler of the signal is a method of the server, which knows.
@@ -371,7 +371,7 @@ class Pulse(_Shared):
                 self.moved()
                 self.feeds.wake()
             cursor, numbers = await self.feeds.reading(self._count)
-            self._cursor = cursor  # not before: a look that is cut short has told no one
+            self._cursor = cursor  # not before: a look that is cut short gives no numbers
             if numbers != self.numbers:
                 self.numbers = numbers
                 self.moved()
