@@ -37,6 +37,18 @@ def test_an_odd_place_of_one_listener_ends_no_other_stream(own):
         assert next(frames)[0] in ("changed", "counts")
 
 
+def test_a_stream_that_is_opened_while_the_store_is_gone_says_why(tmp_path):
+    store = tmp_path / "store.db"
+    with holdfast.open(store) as app:
+        app.start("x", {}, id="one")
+    with page_of(store) as page:
+        place = page.get("/tasks")["place"]
+        store.rename(tmp_path / "elsewhere.db")
+        for last in (None, place):
+            kind, told, _ = first(page, "/stream", last=last)
+            assert kind == "failed" and "was removed or replaced" in told["detail"]
+
+
 def test_numbers_come_after_a_listener_that_left_while_they_were_counted(own):
     for _ in range(3):
         connection = http.client.HTTPConnection("127.0.0.1", own.port, timeout=60)

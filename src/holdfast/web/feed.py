@@ -318,40 +318,50 @@ class Pulse(_Shared):
         After a cursor that leads nowhere in this store it begins now, and says so first: `reset`.
         """
         yield RETRY
+        async with self.listening():
+            try:
+                begin, reset = await self.feeds.reading(lambda: self._from(cursor))
+            except HoldfastError as error:  # the store does not answer
+                yield frame("failed", _told(error))
+                return
+            if reset:
+                yield frame("reset", {}, reset)
+            async with contextlib.aclosing(self._frames(begin)) as parts:
+                async for part in parts:
+                    yield part
+
+    async def _frames(self, begin: TaskWatch) -> AsyncGenerator[bytes, None]:
         told: dict[str, Any] = {}
         changes: list[TaskChange] = []
         failed: list[HoldfastError] = []
-        async with self.listening():
-            begin, reset = await self.feeds.reading(lambda: self._from(cursor))
-            if reset:
-                yield frame("reset", {}, begin.cursor)
-            watch = asyncio.create_task(self._watch(begin, changes, failed))
-            try:
-                while self.error is None and not failed and not self.feeds.ending:
-                    if changes:
-                        await asyncio.sleep(GATHER_SECONDS)
-                        taken, changes[:] = list(changes), []
-                        rows = {one.id: one.row for one in taken}.values()
-                        found = [row_json(row, interrupted=False) for row in rows]
-                        yield frame("changed", {"tasks": found}, taken[-1].cursor)
-                    if self.numbers != told:
-                        told = self.numbers
-                        yield frame("counts", told)
-                    elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
-                        yield STILL_HERE
-                error = self.error or next(iter(failed), None)
-                yield END if error is None else frame("failed", _told(error))
-            finally:
-                watch.cancel()
-
-    def _from(self, cursor: str) -> tuple[TaskWatch, bool]:
-        """Watch from a place on, or from now if that place is none of this store; and whether it is so."""
-        app = self.site.app
+        watch = asyncio.create_task(self._watch(begin, changes, failed))
         try:
+            while self.error is None and not failed and not self.feeds.ending:
+                if changes:
+                    await asyncio.sleep(GATHER_SECONDS)
+                    taken, changes[:] = list(changes), []
+                    rows = {one.id: one.row for one in taken}.values()
+                    found = [row_json(row, interrupted=False) for row in rows]
+                    yield frame("changed", {"tasks": found}, taken[-1].cursor)
+                if self.numbers != told:
+                    told = self.numbers
+                    yield frame("counts", told)
+                elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
+                    yield STILL_HERE
+            error = self.error or next(iter(failed), None)
+            yield END if error is None else frame("failed", _told(error))
+        finally:
+            watch.cancel()
+
+    def _from(self, cursor: str) -> tuple[TaskWatch, str]:
+        """Watch from a place on. If it is none of this store, watch from now on, and return the place of now."""
+        app = self.site.app
+        with contextlib.suppress(InvalidValue):
             found = app.watch(after=cursor or None)
-        except InvalidValue:
-            return app.watch(), True
-        return (app.watch(), True) if cursor and found.is_ahead else (found, False)
+            if not cursor or not found.is_ahead:
+                return found, ""
+        now = app.watch()
+        return now, now.cursor
 
     async def _watch(self, begin: TaskWatch, changes: list[TaskChange], failed: list[HoldfastError]) -> None:
         """Gather the changes of one stream. What goes wrong here ends this stream, and no other."""
