@@ -1,5 +1,7 @@
 """What people do through the API: each act is an event with their name, done once, refused if it is too late."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +10,7 @@ import holdfast
 from holdfast import Task, agent, tool
 from holdfast.web.access.gate import RIGHTS, Denied, Gate, Person
 from holdfast.web.asgi import ROUTES
+from holdfast.web.requests.site import MOST_ACTS_KEPT, Settings, Site
 from tests.web.world import ASK, page_of, refunds
 
 OVER = ("sqlite", "postgres")
@@ -182,3 +185,47 @@ def test_each_route_needs_exactly_the_right_of_its_row(route, right):
         with pytest.raises(Denied) as refused:
             gate.person(scope, route.right, is_shell=False, now=0.0)
         assert refused.value.status == 403
+
+
+def test_a_key_that_was_used_for_another_act_is_refused(own):
+    """Its answer would be that of the other act, and the person would believe that this one was done."""
+    assert own.act("/tasks/recap-standup-1117/fork", {"at": 3}, key="one")[0] == 200
+    status, told = own.act("/tasks/trip-rome-02/answer", {"question": "stop", "value": "yes"}, key="one")
+    assert (status, told["code"]) == (409, "key-used") and own.app.get("trip-rome-02").status == "waiting"
+    assert own.act("/tasks/trip-rome-02/cancel", {"why": "a"}, key="two")[0] == 200
+    assert own.act("/tasks/trip-rome-02/cancel", {"why": "b"}, key="two")[0] == 409
+    assert own.act("/tasks/trip-rome-02/cancel", {"why": "a"}, key="two")[0] == 200, "the same one is answered again"
+
+
+def test_an_act_that_takes_long_holds_up_no_other_and_is_done_once():
+    site = Site(None, Settings(), None)
+    begun, over, done = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        assert over.wait(20)
+        done.append("slow")
+        return "slow"
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(site.once, "ana", "one", "ask", slow)
+        assert begun.wait(20)
+        again = threads.submit(site.once, "ana", "one", "ask", slow)
+        assert site.once("ben", "one", "approve", lambda: "quick") == "quick", "of another person"
+        assert site.once("ana", "two", "approve", lambda: "quick") == "quick", "of another key"
+        over.set()
+        assert (first.result(20), again.result(20), done) == ("slow", "slow", ["slow"])
+
+
+def test_only_the_newest_keys_are_remembered_and_those_under_way():
+    site = Site(None, Settings(), None)
+
+    def many():
+        for number in range(MOST_ACTS_KEPT + 5):
+            site.once("ben", str(number), "x", lambda number=number: number)
+        return "first"
+
+    assert site.once("ana", "key", "x", many) == "first"
+    assert site.once("ana", "key", "x", lambda: "again") == "first", "it was under way, so it was not forgotten"
+    assert site.once("ben", "0", "x", lambda: "again") == "again"
+    assert len(site._acts) <= MOST_ACTS_KEPT + 1

@@ -74,6 +74,14 @@ def test_a_page_makes_no_store_that_may_be_a_mistake(tmp_path, options):
     assert not [*tmp_path.glob("*.db"), *tmp_path.glob("beside/holdfast.db")]
 
 
+def test_a_page_of_what_only_another_process_has_or_that_is_of_no_use_is_refused(tmp_path):
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    memory = run(tmp_path, "ui", "--no-open", "--port", "0", "--for", "10ms", "--store", "memory:")
+    assert memory.returncode == 2 and "holdfast.web.asgi" in memory.stderr
+    plain = run(tmp_path, "ui", "plain.py", "--no-open", "--port", "0", "--for", "10ms")
+    assert plain.returncode == 2 and "declares no agent" in plain.stderr and not [*tmp_path.glob("*.db")]
+
+
 @pytest.mark.page
 def test_the_demo_ends_by_naming_the_page_and_the_task_on_it(tmp_path):
     done = run(tmp_path, "demo")

@@ -15,7 +15,7 @@ from holdfast.web.access.gate import Gate, Person, own_hosts
 from holdfast.web.access.sessions import Sessions
 from holdfast.web.asgi import ROUTES
 from holdfast.web.page import POLICY
-from holdfast.web.serving import check_host
+from holdfast.web.serving import address_file, check_host
 from tests.web.world import page_of
 
 SAMPLES = {"id": "refund-A1093", "seq": "1", "key": "read_order%231", "version": "x", "name": "main.js"}
@@ -169,6 +169,7 @@ def test_the_file_beside_the_store_is_for_its_owner_and_goes_with_the_page(tmp_p
         ("0.0.0.0", "short", True, "5 characters"),
         ("192.168.1.2", "a-long-enough-token", False, "does not encrypt"),
         ("::", "", True, "no token"),
+        ("127.0.0.1", "short", False, "5 characters"),
     ],
 )
 def test_it_does_not_listen_where_others_reach_it_without_authorisation(host, token, behind_proxy, told):
@@ -204,6 +205,28 @@ def test_only_a_proxy_that_one_named_says_under_which_path_people_see_the_page(t
         assert status == 200
         for odd in ("//evil.example", "/../x", '/"><script>', "https://evil.example", "/a//b"):
             assert 'data-base=""' in shell(page, odd), odd
+
+
+def test_localhost_is_this_page_whichever_address_it_means(tmp_path):
+    store = tmp_path / "store.db"
+    holdfast.open(store).close()
+    try:
+        with socket.socket(socket.AF_INET6) as six:
+            six.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    with page_of(store) as page, socket.create_connection(("::1", page.port), timeout=20) as six:
+        six.sendall(f"GET /healthz HTTP/1.1\r\nHost: localhost:{page.port}\r\nConnection: close\r\n\r\n".encode())
+        assert six.makefile("rb").readline().startswith(b"HTTP/1.1 200")
+    command = [sys.executable, "-m", "holdfast", "ui", "--store", str(store), "--host", "[::1]", "--port", "0"]
+    told = subprocess.run([*command, "--no-open", "--for", "10ms"], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0 and told.stdout.startswith("http://[::1]:"), told.stderr
+
+
+def test_a_page_of_a_namespace_is_found_whatever_the_namespace_is_called(tmp_path):
+    store = tmp_path / "store.db"
+    assert address_file(str(store), "a/../b").parent == tmp_path
+    assert address_file(str(store), "a/b") != address_file(str(store), "a-b")
 
 
 def test_a_page_in_a_program_needs_authorize():

@@ -1,6 +1,7 @@
 """What agents, tools and people write is text, in every field and on every screen, exactly as it is stored."""
 
 import json
+import shlex
 from urllib.parse import quote
 
 import pytest
@@ -304,3 +305,32 @@ def test_invisible_characters_are_shown_as_what_they_are(tmp_path, browser):
             opened.locator(".card").first.wait_for()
             for number, name in enumerate(HIDDEN.values()):
                 assert opened.locator(".card", has_text=f"r{number}").locator(".args .hid").first.inner_text() == name
+
+
+ODD = "a'; touch pwned; echo '$(touch pwned)`touch pwned`"
+
+
+@agent
+def asks_oddly(task: Task) -> str:
+    return task.ask("Which?", name=ODD)
+
+
+def test_a_copied_command_holds_what_others_named_as_one_word(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(asks_oddly, id="odd-1", user="ana", thread="t")
+        app.start("x", {}, queue=ODD[:40], id="odd-2")
+    with page_of(tmp_path / "s.db", "--read-only") as page:
+        asked = next(one for one in page.get("/inbox")["entries"] if one["kind"] == "question")
+        assert [shlex.split(one)[:4] for one in asked["commands"]] == [["holdfast", "answer", "odd-1", asked["key"]]]
+        with tab(browser, page, "/workers") as opened:
+            served = opened.locator(".notice .cmd").first
+            assert shlex.split(served.inner_text()) == ["holdfast", "worker", "FILE", "--queue", ODD[:40]]
+        with tab(browser, page, f"/audit?q={quote('by:' + json.dumps(ODD))}") as opened:
+            opened.get_by_text("Copy as").click()
+            command, _, curl = (one.inner_text() for one in opened.locator(".sheet code").all()[:3])
+            assert len(shlex.split(command)) == 5 and shlex.split(command)[:3] == ["holdfast", "audit", "--by"]
+            assert "touch pwned" in shlex.split(command)[3] and len(shlex.split(curl)) == 4
+        with tab(browser, page, f"/?q={quote(chr(10) + 'touch pwned')}") as opened:
+            opened.get_by_text("Copy as").click()
+            command = opened.locator(".sheet code").first.text_content()
+            assert "\n" not in command and shlex.split(command, comments=True) == ["holdfast", "list", "--json"]

@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import StatePatch, Task, agent, tool
 from holdfast.cli.demo.world import DemoWorld
+from holdfast.core import events as ev
 from tests.waiting import until
 from tests.web.browser import tab
 from tests.web.world import ASK, page_of, recap
@@ -237,3 +238,51 @@ def test_an_approval_says_who_wrote_each_value_as_far_as_it_is_known(tmp_path, b
                 opened.locator(".from", has_text="same as ben gave").wait_for()
                 opened.locator(".from", has_text="written by the model").wait_for()
                 assert opened.locator(".args .from").count() == 4
+
+
+def test_a_task_that_has_lost_events_continues_from_what_is_left_when_a_person_says_so(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.start("x", {}, id="lost-1")
+        app.append("lost-1", ev.TaskDiverged(known_seq=9, known_digest="00", head_seq=1))
+        with page_of(tmp_path / "s.db") as page, tab(browser, page, "/inbox") as opened:
+            card = opened.locator(".card", has_text="lost-1")
+            card.get_by_role("button", name=re.compile("^Continue from what is left")).click()
+            assert app.get("lost-1").status == "waiting", "the first press does nothing"
+            card.get_by_role("button", name=re.compile("^Yes, continue")).click()
+            card.locator(".outcome", has_text="the task is pending").wait_for()
+            accepted = next(one.event for one in app.events("lost-1") if one.kind == "divergence_accepted")
+            assert accepted.by == "ana"
+
+
+def test_the_address_of_a_comparison_holds_the_difference_that_is_looked_at(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.run(recap, {"n": 4}, id="one")
+        app.fork("one", at=6, id="two", patch=StatePatch(set={"count": 77}), by="ben")
+    with page_of(tmp_path / "s.db") as page, tab(browser, page, "/compare/one/two") as opened:
+        opened.locator(".band.first").wait_for()
+        opened.evaluate("window.sameDocument = true")
+        opened.keyboard.press("n")
+        opened.locator(".cmp .on").first.wait_for()
+        opened.keyboard.press("n")
+        until(lambda: "at=8" in opened.url)
+        assert opened.evaluate("window.sameDocument") is True
+        marked = opened.locator(".cmp .on").all_inner_texts()
+        opened.reload()
+        until(lambda: opened.locator(".cmp .on").all_inner_texts() == marked)
+
+
+def test_a_task_whose_process_died_says_what_continues_it(tmp_path, browser):
+    with holdfast.open(tmp_path / "s.db") as app:
+        app.start("x", {}, id="died-1")
+        app.append("died-1", ev.TaskClaimed(holder="1-x"))
+        with page_of(tmp_path / "s.db") as page, tab(browser, page, "/tasks/died-1") as opened:
+            told = opened.locator(".orphaned")
+            told.wait_for()
+            assert "holdfast resume died-1 FILE" in told.inner_text() and "serves x" in told.inner_text()
+            opened.get_by_role("button", name=re.compile("^Cancel …")).click()
+            opened.get_by_role("button", name="Cancel the task", exact=True).click()
+            until(lambda: "It is asked to stop" in told.inner_text())
+            assert opened.get_by_role("button", name=re.compile("^Cancel …")).count() == 0, "it was asked once"
+            app.resume("died-1", agent(name="x")(lambda task: None))
+            opened.locator("h1 + .st.cancelled").wait_for()
+            told.wait_for(state="detached")

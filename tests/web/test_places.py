@@ -185,6 +185,11 @@ def test_the_audit_is_filtered_by_time_and_exported_whole(own):
 # Many tasks
 
 
+def test_an_export_of_what_is_not_there_is_refused_before_it_begins(own):
+    for asked, status in (("task=nobody", 404), ("since=soon", 400)):
+        assert own.ask("GET", f"/api/v1/audit/export?{asked}")[0] == status
+
+
 def test_an_act_on_many_is_for_the_number_that_was_shown(own):
     for number in range(5):
         own.app.start("daily_digest", {"n": number}, id=f"d-{number}")

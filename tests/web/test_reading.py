@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.web.access.gate import Person
 from holdfast.web.asgi import API, ROUTES
+from holdfast.web.reading import inbox
 from holdfast.web.requests.filters import filters_of
+from holdfast.web.requests.shapes import PageCall
+from holdfast.web.requests.site import Settings, Site
 from tests.waiting import until
 from tests.web.world import fill, page_of, recap
 
@@ -191,6 +195,26 @@ def test_state_and_deltas_lead_from_any_seq_to_any_later_one(page, store):
                 doc = jsonpatch.JsonPatch(ops).apply(doc)
                 wanted = app.at("recap-standup-1117", seq).to_dict(sections=list(doc))
                 assert doc == json.loads(json.dumps(wanted, default=str))
+
+
+def test_a_state_is_given_in_the_sections_that_are_asked_for(page):
+    told = page.get("/tasks/recap-standup-1117/state?at=5&sections=state,facts")
+    assert set(told["doc"]) == {"state", "facts"} and told["seq"] == 5
+    assert page.ask("GET", "/api/v1/tasks/recap-standup-1117/state?sections=state,odd")[0] == 400
+
+
+def test_of_many_entries_the_inbox_shows_those_of_the_oldest_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr(inbox, "MOST_INBOX", 3)
+    with holdfast.open(tmp_path / "store.db") as app:
+        fill(app)
+        every = [one.task for one in app.inbox(order="oldest")]
+        assert every[:4] == ["refund-A1093", "wire-0098", "trip-rome-02", "triage-inc-5521"]
+        assert every[:4] == [one.task for one in app.inbox()][3::-1]
+        call = PageCall(Site(app, Settings(), None), Person("ana"), {}, {})
+        told = inbox.entries(call).body
+        assert told["more"] and [one["task"] for one in told["entries"]] == every[:3]
+        with pytest.raises(holdfast.InvalidValue, match="order"):
+            next(app.inbox(order="changed"))
 
 
 @pytest.mark.parametrize("path", ["recap-standup-1117/state?at=5", "recap-standup-1117?at=5", "recap-standup-1117"])

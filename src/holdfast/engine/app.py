@@ -1051,9 +1051,11 @@ class App:
 
         return heads_of(self.store, ids, of)
 
-    def inbox(self, id: str | None = None) -> Iterator[InboxItem]:
-        """Return the entries that wait for a person, newest first: of all tasks, or of one."""
-        return inbox.inbox_items(self.logs) if id is None else iter(inbox.items_of(self.logs, names.task_log(id)))
+    def inbox(self, id: str | None = None, *, order: Literal["newest", "oldest"] = "newest") -> Iterator[InboxItem]:
+        """Return the entries that wait for a person, of all tasks or of one. `order`: newest or oldest tasks first."""
+        if id is not None:
+            return iter(inbox.items_of(self.logs, names.task_log(id)))
+        return inbox.inbox_items(self.logs, order)
 
     def follow_inbox(self, *, seconds: Duration | None = None) -> InboxFollow:
         """The inbox as it fills: the entries there are, then each new one, whichever process it comes from.

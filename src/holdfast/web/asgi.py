@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
+from itertools import islice
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, quote, unquote
 
@@ -60,6 +61,9 @@ PACKED_FROM_BYTES = 16 * 1024
 """Smaller answers are not worth the time."""
 
 PACKING_LEVEL = 3
+PARTS_AT_ONCE = 500
+"""How many parts of a file are read at a time."""
+
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 ANYONE = Person("", ())
@@ -234,15 +238,16 @@ class PageApp:
         if is_shell:
             body = page.shell(base, self.site.settings.login, __version__)
             return Response(body, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
-        call = await self._call(scope, request, person or ANYONE, at)
+        call = await self._call(scope, request, person or ANYONE, at, route.path)
         if route.handler is None:
             return self._stream(request, call)
         return await self._handled(route.handler, call, request)
 
-    async def _call(self, scope: Scope, request: Request, person: Person, at: dict[str, str]) -> PageCall:
+    async def _call(self, scope: Scope, request: Request, person: Person, at: dict[str, str], path: str) -> PageCall:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True, max_num_fields=200)
         body = b"" if scope["method"] in ("GET", "HEAD") else await _body(request)
-        return PageCall(self.site, person, at, query, body, request.headers.get("idempotency-key", "")[:200])
+        key = request.headers.get("idempotency-key", "")[:200]
+        return PageCall(self.site, person, at, query, body, key, path)
 
     async def _handled(self, handler: Handler, call: PageCall, request: Request) -> Response:
         if self._readers is None:
@@ -250,7 +255,9 @@ class PageApp:
         found = await to_thread.run_sync(handler, call, limiter=self._readers)
         if isinstance(found, Download):
             shown = {"content-disposition": f'attachment; filename="{found.name}"', "cache-control": "no-store"}
-            return StreamingResponse(_read(found.body), media_type=found.kind, headers=shown)
+            left = iter(found.body)
+            first = await to_thread.run_sync(_some, left, limiter=self._readers)  # an error comes before it begins
+            return StreamingResponse(_read(first, left), media_type=found.kind, headers=shown)
         headers = {"cache-control": "no-store"}
         if found.etag:
             headers = {"cache-control": "no-cache", "etag": f'"{quote(found.etag)}"'}
@@ -296,15 +303,15 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-async def _read(found: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The parts of a file, read in a thread a batch at a time."""
-    left = iter(found)
-
-    def some() -> bytes:
-        return b"".join(part for _, part in zip(range(500), left, strict=False))
-
-    while part := await to_thread.run_sync(some):
+async def _read(part: bytes, left: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a file after the first one, read in a thread a batch at a time."""
+    while part:
         yield part
+        part = await to_thread.run_sync(_some, left)
+
+
+def _some(left: Iterator[bytes]) -> bytes:
+    return b"".join(islice(left, PARTS_AT_ONCE))
 
 
 def _packed(body: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Generator
 from itertools import islice
@@ -16,9 +17,9 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
+from holdfast.core.errors import HoldfastError, InvalidValue, TaskCollected, TaskNotFound
 from holdfast.engine.lists.query import row_json
-from holdfast.engine.lists.watch import TaskChange
+from holdfast.engine.lists.watch import TaskChange, TaskWatch
 from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.values import LoggedEvent
@@ -41,12 +42,26 @@ MOST_STREAMS = 64
 MOST_STREAMS_EACH = 8
 RETRY = b"retry: 1000\n\n"
 STILL_HERE = b": still here\n\n"
+END = b"event: end\ndata: {}\n\n"
+"""The server ends; a client comes back as soon as there is one again."""
 
 
 def frame(event: str, data: Any, id: str = "") -> bytes:
     """An event of a stream. JSON has no line breaks, so it is one line."""
     place = f"id: {id}\n".encode() if id else b""
     return place + f"event: {event}\ndata: ".encode() + values.dump(data) + b"\n\n"
+
+
+def server_ends() -> bool:
+    """Return whether a signal ends the server of this process.
+
+    uvicorn waits for answers that are under way, so it would wait for a stream for ever. An app that is mounted gets no
+    word of it, but the handler of the signal is a method of the server, which knows.
+    """
+    return any(
+        getattr(getattr(signal.getsignal(one), "__self__", None), "should_exit", False) is True
+        for one in (signal.SIGINT, signal.SIGTERM)
+    )
 
 
 class Feeds:
@@ -58,6 +73,8 @@ class Feeds:
         self._tasks: dict[str, TaskFeed] = {}
         self._pulse: Pulse | None = None
         self._open: dict[str, int] = {}
+        self.ending = False
+        """Whether the server ends: streams are closed then."""
 
     async def reading(self, make: Callable[[], T]) -> T:
         """Read in a thread; few at a time."""
@@ -188,7 +205,7 @@ class TaskFeed(_Shared):
         async with self.listening():
             await self._first_look()
             after = min(after, self.head)
-            while self.error is None and pulse.error is None:
+            while self.error is None and pulse.error is None and not self.feeds.ending:
                 if after < self.head:
                     try:
                         after, part = await self._group(after)
@@ -204,6 +221,9 @@ class TaskFeed(_Shared):
                     yield frame("counts", numbers)
                 elif not await self.wait(KEEP_OPEN_SECONDS):
                     yield STILL_HERE
+            if self.error is None and pulse.error is None:
+                yield END
+                return
             gone = isinstance(self.error, TaskNotFound | TaskCollected)
             yield frame("gone" if gone else "failed", _told(self.error or pulse.error))
 
@@ -293,60 +313,92 @@ class Pulse(_Shared):
         self._cursor = ""
 
     async def stream(self, cursor: str) -> AsyncGenerator[bytes, None]:
-        """Changes after a cursor, gathered for a moment, and numbers when they change."""
+        """Changes after a cursor, gathered for a moment, and numbers when they change.
+
+        After a cursor that leads nowhere in this store it begins now, and says so first: `reset`.
+        """
         yield RETRY
+        async with self.listening():
+            try:
+                begin, reset = await self.feeds.reading(lambda: self._from(cursor))
+            except HoldfastError as error:  # the store does not answer
+                yield frame("failed", _told(error))
+                return
+            if reset:
+                yield frame("reset", {}, reset)
+            async with contextlib.aclosing(self._frames(begin)) as parts:
+                async for part in parts:
+                    yield part
+
+    async def _frames(self, begin: TaskWatch) -> AsyncGenerator[bytes, None]:
         told: dict[str, Any] = {}
         changes: list[TaskChange] = []
-        async with self.listening():
-            watch = asyncio.create_task(self._watch(cursor, changes))
-            try:
-                while self.error is None:
-                    if changes:
-                        await asyncio.sleep(GATHER_SECONDS)
-                        taken, changes[:] = list(changes), []
-                        rows = {one.id: one.row for one in taken}.values()
-                        found = [row_json(row, interrupted=False) for row in rows]
-                        yield frame("changed", {"tasks": found}, taken[-1].cursor)
-                    if self.numbers != told:
-                        told = self.numbers
-                        yield frame("counts", told)
-                    elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
-                        yield STILL_HERE
-                yield frame("failed", _told(self.error))
-            finally:
-                watch.cancel()
-
-    async def _watch(self, cursor: str, changes: list[TaskChange]) -> None:
+        failed: list[HoldfastError] = []
+        watch = asyncio.create_task(self._watch(begin, changes, failed))
         try:
-            async for change in self.site.app.watch(after=cursor or None):
+            while self.error is None and not failed and not self.feeds.ending:
+                if changes:
+                    await asyncio.sleep(GATHER_SECONDS)
+                    taken, changes[:] = list(changes), []
+                    rows = {one.id: one.row for one in taken}.values()
+                    found = [row_json(row, interrupted=False) for row in rows]
+                    yield frame("changed", {"tasks": found}, taken[-1].cursor)
+                if self.numbers != told:
+                    told = self.numbers
+                    yield frame("counts", told)
+                elif not changes and not await self.wait(KEEP_OPEN_SECONDS):
+                    yield STILL_HERE
+            error = self.error or next(iter(failed), None)
+            yield END if error is None else frame("failed", _told(error))
+        finally:
+            watch.cancel()
+
+    def _from(self, cursor: str) -> tuple[TaskWatch, str]:
+        """Watch from a place on. If it is none of this store, watch from now on, and return the place of now."""
+        app = self.site.app
+        with contextlib.suppress(InvalidValue):
+            found = app.watch(after=cursor or None)
+            if not cursor or not found.is_ahead:
+                return found, ""
+        now = app.watch()
+        return now, now.cursor
+
+    async def _watch(self, begin: TaskWatch, changes: list[TaskChange], failed: list[HoldfastError]) -> None:
+        """Gather the changes of one stream. What goes wrong here ends this stream, and no other."""
+        try:
+            async for change in begin:
                 changes.append(change)
                 self.moved()
         except HoldfastError as error:
-            self.error = error
+            failed.append(error)
             self.moved()
 
     async def look(self) -> None:
         """Count once a second if something changed; running tasks are looked after all the same."""
         while True:
-            numbers = await self.feeds.reading(self._count)
-            if numbers is not None and numbers != self.numbers:
+            self.feeds.ending = server_ends()
+            if self.feeds.ending:
+                self.moved()
+                self.feeds.wake()
+            cursor, numbers = await self.feeds.reading(self._count)
+            self._cursor = cursor  # not before: a look that is cut short gives no numbers
+            if numbers != self.numbers:
                 self.numbers = numbers
                 self.moved()
                 self.feeds.wake()
             await asyncio.sleep(PULSE_SECONDS)
 
-    def _count(self) -> dict[str, Any] | None:
+    def _count(self) -> tuple[str, dict[str, Any]]:
+        """The place in the feed, and the numbers there; those of before if nothing has changed."""
         app = self.site.app
         cursor = app.watch().cursor  # of all namespaces
         if cursor == self._cursor and not self.numbers.get("by_status", {}).get("running"):
-            return None
+            return cursor, self.numbers
         if self.site.spread().sites:
-            self._cursor = cursor
-            return {**everywhere.counted(self.site), "place": cursor}
+            return cursor, {**everywhere.counted(self.site), "place": cursor}
         waiting = self.numbers.get("inbox", 0)
         if cursor != self._cursor:
             waiting = sum(1 for _ in islice(app.inbox(), inbox.MOST_INBOX))
-        self._cursor = cursor
         numbers = tasks.counted(app)
         del numbers["as_of"]
-        return {**numbers, "inbox": waiting}
+        return cursor, {**numbers, "inbox": waiting}

@@ -10,8 +10,8 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -46,18 +46,21 @@ class PageAddress(Struct, frozen=True):
 
 
 def check_host(host: str, token: str, *, behind_proxy: bool) -> None:
-    """Refuse to listen where others could reach the page, unless they must log in and the way is encrypted."""
+    """Refuse to listen where others could reach the page, unless they must log in and the way is encrypted.
+
+    A token that can be guessed is refused everywhere: programs of other people may run on this machine.
+    """
+    if token and len(token) < LEAST_TOKEN_LENGTH:
+        raise WebOpen(
+            f"{TOKEN} has {len(token)} characters, which others could guess",
+            hint=f"use {LEAST_TOKEN_LENGTH} or more: openssl rand -hex 24",
+        )
     if is_loopback(host):
         return
     if not token:
         raise WebOpen(
             f"{host} can be reached from other machines, and there is no token to log in with",
             hint=f"export {TOKEN}=…, or leave --host out to serve this machine only",
-        )
-    if len(token) < LEAST_TOKEN_LENGTH:
-        raise WebOpen(
-            f"{TOKEN} has {len(token)} characters",
-            hint=f"use {LEAST_TOKEN_LENGTH} or more: openssl rand -hex 24",
         )
     if not behind_proxy:
         raise WebOpen(
@@ -91,6 +94,36 @@ def listen(host: str, port: int | None) -> socket.socket:
     raise InvalidValue(f"can't listen on {host}: {last}", hint="use another port: --port 0 is any free one")
 
 
+@contextmanager
+def listening(host: str, port: int | None) -> Generator[list[socket.socket], None, None]:
+    """Listen as long as the block lasts: on 127.0.0.1 and on ::1, or on the address that was given."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(listen(host, port))]
+        beside = listen_beside(found[0])
+        if beside is not None:
+            found.append(stack.enter_context(beside))
+        yield found
+
+
+def listen_beside(listening: socket.socket) -> socket.socket | None:
+    """Listen on ::1 as well, on the port of 127.0.0.1: `localhost` may mean either. None where that can't be."""
+    host, port = listening.getsockname()[:2]
+    if host != "127.0.0.1":
+        return None
+    try:
+        beside = socket.socket(socket.AF_INET6)
+    except OSError:  # this machine has no IPv6
+        return None
+    try:
+        beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        beside.bind(("::1", port))
+        beside.listen(128)
+    except OSError:
+        beside.close()
+        return None
+    return beside
+
+
 def page_app(
     app: App,
     settings: Settings,
@@ -119,7 +152,7 @@ class PageServer:
     def __init__(
         self,
         made: PageApp | NamespacesApp,
-        listening: socket.socket,
+        listening: list[socket.socket],
         url: str,
         seconds: float | None = None,
         *,
@@ -147,7 +180,7 @@ class PageServer:
             signal.signal(signal.SIGTERM, before)
 
     async def _run(self, ready: Callable[[], None]) -> None:
-        serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        serving = asyncio.create_task(self._server.serve(sockets=self._listening))
         serving.add_done_callback(_look)
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.01)
@@ -196,7 +229,7 @@ def shown_url(host: str, port: int) -> str:
 def address_file(store: str, namespace: str) -> Path:
     """The file that says where the page of a store is: beside a store that is a file, else in your cache."""
     path = values.path_of(store)
-    suffix = f"-{namespace}" if namespace else ""
+    suffix = f"-{quote(namespace, safe='')}" if namespace else ""
     if path is not None:
         return Path(f"{path}-page{suffix}")
     named = hashlib.sha256(f"{store}\0{namespace}".encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ from hypothesis import given
 
 import holdfast
 from holdfast import Task, agent
+from holdfast.core import events as ev
 from holdfast.core.codec import LoggedEvent
 from holdfast.core.errors import ValueDamaged
 from holdfast.engine.lists.waterfall import MOST_PIECES, Waterfall, strip
@@ -69,6 +70,24 @@ def steps(task: Task) -> int:
     for number in range(200):
         task.step(abs, number, name="work")
     return 200
+
+
+def test_a_pause_that_was_over_before_it_was_recorded_is_in_the_strip():
+    """Where a machine is busy, the next try may be due before the failure of the last one is written."""
+    failure = ev.Failure(type="OSError", message="503")
+    tried = {"key": "a#1", "name": "a", "failure": failure}
+    went = Waterfall(nowhere)
+    went.extend(
+        logged(
+            [
+                ev.TaskCreated(agent="x"),
+                ev.TaskClaimed(holder="1-x"),
+                ev.AttemptFailed(**tried, attempt=1, retry_us=2_500_000),
+                ev.AttemptFailed(**tried, attempt=2, retry_us=4_500_000),
+            ]
+        )
+    )
+    assert [kind for kind, _ in strip(went, went.at_us)] == ["failed", "pause", "failed", "pause"]
 
 
 def test_a_strip_of_many_steps_is_cut_to_64_pieces():

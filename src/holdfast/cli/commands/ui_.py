@@ -71,9 +71,9 @@ def ui_(
         found = serving.new_link(serving.address_file(environment.url, environment.namespace))
         environment.data({"link": found}) if environment.as_json else environment.lines([found])
         return
-    if all_namespaces and environment.namespace:
-        raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
+    _refuse_odd(environment, all_namespaces=all_namespaces)
     known = _known(environment, target)
+    host = host.strip("[]")
     lasts = None if seconds is None else values.seconds(seconds, "--for")
     token = os.environ.get(serving.TOKEN, "")
     serving.check_host(host, token, behind_proxy=behind_proxy)
@@ -91,16 +91,27 @@ def ui_(
     demo = _demo(environment) if alone and settings.loopback and not settings.read_only else None
     known = Known(known.agents, known.tools, None if demo is None else demo.begin)
     with ExitStack() as stack:
-        listening = stack.enter_context(serving.listen(host, port))
+        listening = stack.enter_context(serving.listening(host, port))
+        bound = listening[0].getsockname()[1]
         if demo is not None:
             stack.callback(demo.end)
-        bound = listening.getsockname()[1]
         tenants = environment.tenant if all_namespaces else None
         made = serving.page_app(
             environment.app(), settings, host, bound, token=token, names=names, known=known, tenants=tenants
         )
         server = serving.PageServer(made, listening, serving.shown_url(host, bound), lasts, behind_proxy=behind_proxy)
         _serve(environment, made, server, opens=not no_open)
+
+
+def _refuse_odd(environment: Environment, *, all_namespaces: bool) -> None:
+    """Refuse what can't be meant: one namespace and all of them, and a store that is in no other process."""
+    from holdfast.engine.reading import values
+
+    if all_namespaces and environment.namespace:
+        raise InvalidValue("--namespace and --all-namespaces exclude each other", hint="give one of them")
+    if environment.path is None and not values.is_server(environment.url):
+        told = f"a page of {environment.url} would have a store of its own, with nothing in it"
+        raise InvalidValue(told, hint="give a file or a server, or mount holdfast.web.asgi(app) in your program")
 
 
 def _known(environment: Environment, target: str | None) -> Known:
@@ -114,7 +125,11 @@ def _known(environment: Environment, target: str | None) -> Known:
     environment.runs_agents()
     named, found = agents.agents_for(target)
     chosen = found if named is None else [named]
-    return Known({one.name: one for one in chosen}, agents.tools_of(target))
+    tools = agents.tools_of(target)
+    if not chosen and not tools:
+        told = f"{target} declares no agent and no tool, so it is of no use to the page"
+        raise InvalidValue(told, hint="leave it out, or give the file your agents are in")
+    return Known({one.name: one for one in chosen}, tools)
 
 
 def _demo(environment: Environment) -> DemoHere | None:

@@ -50,6 +50,11 @@ class TaskWatch:
             self._cursor = self._logs.store.last_change()
         return self._cursor
 
+    @property
+    def is_ahead(self) -> bool:
+        """True if nothing in the store is as new as this place: it is of another store, or of before a restore."""
+        return change_place(self.cursor) > change_place(self._logs.store.last_change())
+
     def __iter__(self) -> Iterator[TaskChange]:
         woken = threading.Event()
         listener = self._feed.listen(self.cursor, woken.set)

@@ -288,9 +288,9 @@ def strip(went: Waterfall, now_us: int) -> list[tuple[str, int]]:
         while kills and kills[0] <= start_us:
             kills.pop(0)
             pieces.append(("kill", 0))
-        if end_us > until_us:
+        if end_us > until_us or start_us >= until_us:  # what took no time is there too, such as a pause that was over
             pieces.append((kind, max(1, (end_us - max(start_us, until_us)) // 1000)))
-            until_us = end_us
+            until_us = max(until_us, end_us)
     pieces += [("kill", 0)] * len(kills)
     while len(pieces) > MOST_PIECES:
         pieces = _merged(pieces)

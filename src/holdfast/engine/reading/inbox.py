@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.core import codec, events as ev, limits
 from holdfast.core.codec import Summary
-from holdfast.core.errors import HoldfastError, TaskCollected, TaskNotFound
+from holdfast.core.errors import HoldfastError, InvalidValue, TaskCollected, TaskNotFound
 from holdfast.core.errors.values import share
 from holdfast.core.state.shapes import Divergence, State
 from holdfast.engine.definitions.call import acting
@@ -31,6 +31,7 @@ from holdfast.engine.reading.values import shown, shown_arguments
 from holdfast.engine.reading.waiting import Waiting
 from holdfast.store.protocol import Query
 
+InboxOrder = Literal["newest", "oldest"]
 Kind = Literal["question", "approval", "doubt", "budget", "blocked", "quarantined", "diverged", "damaged", "no_worker"]
 
 
@@ -98,22 +99,24 @@ def as_json(item: InboxItem, *more: str) -> dict[str, Any]:
 _SAME = ("task", "agent", "kind", "key", "name", "prompt", "tool", "risk", "arguments", "bound")
 
 
-def inbox_items(logs: Logs) -> Iterator[InboxItem]:
-    """Everything that waits for a person, newest tasks first; then tasks that no worker takes."""
-    for summary in waiting_rows(logs):
+def inbox_items(logs: Logs, order: InboxOrder = "newest") -> Iterator[InboxItem]:
+    """Everything that waits for a person, by the age of tasks; then tasks that no worker takes."""
+    if order not in ("newest", "oldest"):
+        raise InvalidValue(f"order={order!r} is not an order of the inbox", hint="use newest or oldest")
+    for summary in waiting_rows(logs, order):
         yield from items_of_row(logs, summary)
-    for summary in unserved_rows(logs):
+    for summary in unserved_rows(logs, order):
         yield from items_of_row(logs, summary)
 
 
-def waiting_rows(logs: Logs) -> Iterator[Summary]:
-    """The rows of waiting tasks that may need a person, newest first: of those that only sleep, none is read."""
+def waiting_rows(logs: Logs, order: InboxOrder = "newest") -> Iterator[Summary]:
+    """The rows of waiting tasks that may need a person, by their age: of those that only sleep, none is read."""
     import heapq  # few programs need it
 
-    overdue = Query(due_us=logs.clock.now_us())
-    kinds = (_rows(logs, Query(waiting=kind)) for kind in ev.FOR_PEOPLE)
+    overdue = Query(due_us=logs.clock.now_us(), order=order)
+    kinds = (_rows(logs, Query(waiting=kind, order=order)) for kind in ev.FOR_PEOPLE)
     late = (row for row in _unserved_of(logs, overdue) if row.waiting not in ev.FOR_PEOPLE)
-    return heapq.merge(*kinds, late, key=lambda row: -row.created_us)
+    return heapq.merge(*kinds, late, key=lambda row: row.created_us, reverse=order == "newest")
 
 
 def _rows(logs: Logs, query: Query) -> Iterator[Summary]:
@@ -123,9 +126,9 @@ def _rows(logs: Logs, query: Query) -> Iterator[Summary]:
         query = replace(query, after=page[-1].id)
 
 
-def unserved_rows(logs: Logs) -> Iterator[Summary]:
+def unserved_rows(logs: Logs, order: InboxOrder = "newest") -> Iterator[Summary]:
     """The rows of pending tasks that no living worker serves, and that are not to begin later."""
-    return _unserved_of(logs, Query(status="pending"))
+    return _unserved_of(logs, Query(status="pending", order=order))
 
 
 def _unserved_of(logs: Logs, query: Query) -> Iterator[Summary]:

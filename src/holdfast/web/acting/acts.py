@@ -138,7 +138,7 @@ def demo(call: PageCall) -> PageAnswer:
         raise Denied(403, "not-allowed", "The demo can't be run on this page.", "Run it beside: holdfast demo --ui")
     if call.app.counts().tasks:
         raise Denied(409, "not-empty", "This store has tasks.", "Give the demo a store of its own: holdfast demo --ui")
-    return PageAnswer(call.site.once(call.person.id, call.key, lambda: {"task": begin()}))
+    return PageAnswer(call.site.once(call.person.id, call.key, call.asked, lambda: {"task": begin()}))
 
 
 def budget(call: PageCall) -> PageAnswer:
@@ -232,7 +232,7 @@ def _once(call: PageCall, act: Callable[[], TaskState], id: str, about: str = ""
             raise _first(app, id, about, error) from None
         return call.site.went(found.id, lambda went: tasks.header(call.site, found, went, is_now=True))
 
-    return PageAnswer(call.site.once(call.person.id, call.key, once))
+    return PageAnswer(call.site.once(call.person.id, call.key, call.asked, once))
 
 
 def check_may_act(call: PageCall) -> None:

@@ -38,7 +38,7 @@ def begin(call: PageCall) -> PageAnswer:
     """Cancel or resume all tasks that match; refused if there are other tasks than were shown. At most 1,000."""
     given = call.read(BulkAct)
     check_may_act(call)
-    return PageAnswer(call.site.once(call.person.id, call.key, lambda: _begun(call, given)))
+    return PageAnswer(call.site.once(call.person.id, call.key, call.asked, lambda: _begun(call, given)))
 
 
 def count(call: PageCall) -> PageAnswer:
@@ -59,7 +59,7 @@ def _begun(call: PageCall, given: BulkAct) -> dict[str, Any]:
     job = BulkJob(given.verb, ids)
     call.site.jobs[job.id] = job
     while len(call.site.jobs) > MOST_JOBS:
-        call.site.jobs.pop(next(iter(call.site.jobs)))
+        call.site.jobs.pop(next(iter(call.site.jobs)), None)
     threading.Thread(target=_work, args=(call, job, given.why), name="holdfast-bulk", daemon=True).start()
     return job.told()
 

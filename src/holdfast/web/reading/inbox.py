@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from itertools import islice
 from typing import Any, cast
@@ -22,21 +23,21 @@ MOST_EXACT = 2**53
 
 def entries(call: PageCall) -> PageAnswer:
     """What tasks wait for that a person can give, oldest first."""
-    found = list(islice(call.app.inbox(), MOST_INBOX))
+    found = list(islice(call.app.inbox(order="oldest"), MOST_INBOX))
     told = [entry(one) for one in sorted(found, key=lambda one: one.since_us)]
     return PageAnswer({"entries": told, "more": len(found) == MOST_INBOX, "now_ms": call.app.clock.now_us() // 1000})
 
 
 def entry(item: InboxItem) -> dict[str, Any]:
     """An entry of the inbox, with the commands that do the same."""
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
+    typed = [("holdfast", one.verb, shlex.join(one.words), one.given("")) for one in remedies(item)]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **as_json(item, "owner", "used", "of", "ahead", "answer"),
         "since_ms": item.since_us // 1000,
         "until_ms": until,
         "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
-        "commands": commands,
+        "commands": [" ".join(filter(None, one)) for one in typed],
         "exact": {name: values.text(one) for name, one in item.arguments.items() if is_rounded(one)},
     }
 

@@ -86,11 +86,18 @@ def agents(call: PageCall) -> PageAnswer:
 
 
 def tasks(call: PageCall) -> PageAnswer:
-    """Tasks, newest first, by a filter; `after` is the `next` of the page before."""
+    """Tasks, newest first, by a filter; `after` is the `next` of the page before.
+
+    `place` is where a stream begins that misses nothing of what changes from now on: `/stream?after=`.
+    """
     limit = call.number("limit", 50, least=1, most=MOST_ROWS)
-    part = page_of(call.app, filters_of(call.text("q")), call.text("after") or None, limit)
+    after = call.text("after") or None
+    place = (
+        None if after else call.app.watch().cursor
+    )  # read first: what changes meanwhile comes twice, and is not missed
+    part = page_of(call.app, filters_of(call.text("q")), after, limit)
     rows = [row_json(row, interrupted=call.app.is_interrupted(row)) for row in part.rows]
-    return PageAnswer({"tasks": rows, "next": part.next, "looked_at": part.looked_at})
+    return PageAnswer({"tasks": rows, "next": part.next, "looked_at": part.looked_at, "place": place})
 
 
 def counts(call: PageCall) -> PageAnswer:
@@ -199,6 +206,7 @@ def header(site: Site, found: TaskState, went: Waterfall, *, is_now: bool) -> di
         "is_now": is_now,
         "head": went.seq,
         "interrupted": is_now and found.interrupted,
+        "cancelling": is_now and found.cancelling,
         "holder": holder_json(site, found.holder),
         "held_since": None if lane is None else lane.start_us // 1000,
         "stages": list(went.stages),
@@ -268,10 +276,15 @@ def step_row(row: StepRow) -> dict[str, Any]:
 
 
 def state(call: PageCall) -> PageAnswer:
-    """What a task knew at a seq (a keyframe): state, facts, plan, questions, flags, notes, artifacts, budget."""
+    """What a task knew at a seq (a keyframe): state, facts, plan, questions, flags, notes, artifacts, checkpoints.
+
+    `sections=state,facts` are some of them, or others of a task's document, such as budget.
+    """
     id, at = call.at["id"], call.number("at", 0)
+    wanted = tuple(filter(None, call.text("sections").split(","))) or MOMENT
     found = call.app.at(id, at) if at else call.app.get(id)
-    return PageAnswer({"seq": found.seq, "doc": found.to_dict(sections=MOMENT)}, etag=f"{id}:{found.seq}")
+    doc = found.to_dict(sections=wanted)
+    return PageAnswer({"seq": found.seq, "doc": doc}, etag=f"{id}:{found.seq}:{','.join(wanted)}")
 
 
 def deltas(call: PageCall) -> PageAnswer:

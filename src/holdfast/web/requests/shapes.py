@@ -31,6 +31,13 @@ class PageCall(Struct, frozen=True):
     body: bytes = b""
     key: str = ""
     """The request's Idempotency-Key: an act with the same key is done once."""
+    path: str = ""
+    """The path of its route."""
+
+    @property
+    def asked(self) -> str:
+        """What it asks for, in short: two requests of one key must ask for the same."""
+        return values.fingerprint([self.path, sorted(self.at.items()), self.body.decode("utf-8", "replace")])
 
     @property
     def app(self) -> App:

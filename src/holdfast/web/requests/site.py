@@ -18,6 +18,7 @@ from holdfast.engine.lists.waterfall import Waterfall
 from holdfast.engine.reading import values
 from holdfast.engine.reading.describe import process_name
 from holdfast.engine.reading.serving import LiveWorker
+from holdfast.web.access.gate import Denied
 from holdfast.web.access.sessions import Sessions
 
 T = TypeVar("T")
@@ -71,6 +72,14 @@ class Spread(Struct, frozen=True):
     left_out: int = 0
 
 
+class _Act:
+    """An act of a person: what was asked for, and what came of it once it is done."""
+
+    def __init__(self, asked: str) -> None:
+        self.asked, self.lock = asked, threading.Lock()
+        self.done, self.answer = False, cast("Any", None)
+
+
 class _Kept:
     """How one task went, and the lock under which it is read."""
 
@@ -91,7 +100,7 @@ class Site:
         self._app, self.settings, self.sessions, self.known = app, settings, sessions, known
         self._path = values.path_of(settings.store) if settings.store else None
         self._file = _identity(self._path)
-        self._lock, self._acting = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._went: OrderedDict[str, _Kept] = OrderedDict()
         self._kept: dict[str, tuple[float, Any]] = {}
         self.spread: Callable[[], Spread] = Spread
@@ -101,7 +110,7 @@ class Site:
         self.jobs: dict[str, Any] = {}
         """Acts on many tasks that are under way, or were lately."""
         self._states: OrderedDict[tuple[str, str], tuple[int, Any]] = OrderedDict()
-        self._acts: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._acts: OrderedDict[tuple[str, str], _Act] = OrderedDict()
         self._machines: dict[str, str] = {}
         self._seen: OrderedDict[str, tuple[int, LiveWorker]] = OrderedDict()
         self._answers: OrderedDict[tuple[str, str], list[DestinationAnswer]] = OrderedDict()
@@ -211,17 +220,25 @@ class Site:
         with self._lock:
             return list(self._answers.get((id, call), ()))
 
-    def once(self, person: str, key: str, act: Callable[[], T]) -> T:
+    def once(self, person: str, key: str, asked: str, act: Callable[[], T]) -> T:
         """Do something once for a key: asked again, it returns what it returned. What fails may be tried again.
 
-        Acts are done one after the other, so that the same one can't be under way twice.
+        The same act can't be under way twice; others need not wait for it. A key that was used for something else is
+        refused: its answer would say that this was done.
         """
-        with self._acting:
-            if (person, key) not in self._acts:
-                self._acts[person, key] = act()
-                while len(self._acts) > MOST_ACTS_KEPT:
-                    self._acts.popitem(last=False)
-            return self._acts[person, key]
+        with self._lock:
+            known = self._acts.setdefault((person, key), _Act(asked))
+            over = max(0, len(self._acts) - MOST_ACTS_KEPT)
+            ended = (name for name, one in self._acts.items() if one is not known and not one.lock.locked())
+            for name in list(islice(ended, over)):
+                del self._acts[name]
+        if known.asked != asked:
+            hint = "send a new random key with each act"
+            raise Denied(409, "key-used", f"The Idempotency-Key {key!r} was used for another act.", hint)
+        with known.lock:
+            if not known.done:
+                known.answer, known.done = act(), True
+            return cast("T", known.answer)
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

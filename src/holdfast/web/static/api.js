@@ -117,6 +117,18 @@ export async function save(path, as) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
+/** Do something soon, at most once a second: however often it is asked for meanwhile, it is not put off. */
+export function calmly(act, soon = 50, least = 1000) {
+  let timer = null;
+  let at = 0;
+  const asked = () => {
+    if (timer !== null) return;
+    timer = setTimeout(() => { timer = null; at = Date.now(); act(); }, Math.max(soon, at + least - Date.now()));
+  };
+  asked.stop = () => { clearTimeout(timer); timer = null; };
+  return asked;
+}
+
 // Streams
 
 /** What a page knows of its connection: live, paused, or lost and when it tries again. */

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { status } from "./icons.js";
 import { legend } from "./keys.js";
 import { compared, mapped } from "./moments.js";
-import { addressOf, go } from "./route.js";
+import { addressOf, ask, go } from "./route.js";
 import { duration, money, number, plural, shown, value } from "./text.js";
 
 const MOST_PAST = 500;
@@ -20,7 +20,14 @@ export function compare(page, to) {
     const all = differences();
     if (!all.length) return;
     const next = by > 0 ? all.find((one) => one > known.at) : all.filter((one) => one < known.at).pop();
-    known.at = next === undefined ? (by > 0 ? all[0] : all[all.length - 1]) : next;
+    ask({ at: String(seqOf(next === undefined ? (by > 0 ? all[0] : all[all.length - 1]) : next)) });
+  }
+
+  const seqOf = (index) => (known.found.pairs[index][0] || known.found.pairs[index][1])[0];
+
+  /** Show the pair that the address names by its seq. */
+  function goTo(at) {
+    known.at = at ? known.found.pairs.findIndex((_, index) => seqOf(index) === Number(at)) : -1;
     page.draw();
     requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".cmp .on")?.scrollIntoView({ block: "center" })));
   }
@@ -52,10 +59,14 @@ export function compare(page, to) {
     keys: { n: () => jump(1), p: () => jump(-1), Escape: () => go("/") },
     async start(listen) {
       known.found = await get("/compare", { a: to.a, b: to.b });
-      page.draw();
+      goTo(to.query.get("at"));
       listen("/stream", null, () => undefined);
     },
-    moved: () => false,
+    moved(next) {
+      if (next.screen !== "compare" || next.a !== to.a || next.b !== to.b || !known.found) return false;
+      goTo(next.query.get("at"));
+      return true;
+    },
     draw() {
       if (!known.found) return h("p", { class: "plain muted" }, "Reading both tasks …");
       const { common, pairs, tasks } = known.found;

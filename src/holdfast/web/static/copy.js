@@ -14,9 +14,12 @@ export async function copy(text, button) {
   setTimeout(() => { label.textContent = before; }, 1200);
 }
 
+/** A word of a command as a shell takes it: what others have named can't become a command of its own. */
+export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
 /** A button with a menu of ways. */
 export function copyAs({ command, python, path }) {
-  const ways = [["Command", command], ["Python", python], ["cURL", `curl -H "Authorization: Bearer $TOKEN" '${location.origin}${document.body.dataset.base || ""}${path}'`], ["Link", null]];
+  const ways = [["Command", command], ["Python", python], ["cURL", `curl -H "Authorization: Bearer $TOKEN" '${location.origin}${document.body.dataset.base || ""}${path.replaceAll("'", "%27")}'`], ["Link", null]];
   return h("details", { class: "menu" }, h("summary", { class: "btn ghost" }, icon("copy"), "Copy as"),
     h("div", { class: "sheet" }, ways.filter(([, text]) => text !== undefined).map(([label, text]) => h("button", { type: "button", onclick: (event) => copy(text === null ? location.href : text, event.currentTarget) }, h("span", { class: "w" }, label), h("code", null, text === null ? "this address" : text)))));
 }

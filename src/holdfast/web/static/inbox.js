@@ -1,6 +1,6 @@
 // The inbox: what tasks wait for that a person can give, oldest first, and what came of what the person did.
 
-import { get, post } from "./api.js";
+import { calmly, get, post } from "./api.js";
 import { commandLine } from "./copy.js";
 import { ask } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -54,12 +54,14 @@ export function inbox(page, to) {
   }
 
   const press = (which) => () => chosen() && pressed(page, chosen(), which);
-  const settled = (event) => { if (event === "changed" || event === "counts") load().catch(page.failed); };
+  const again = calmly(() => load().catch(page.failed));
+  const settled = (event) => { if (event === "changed" || event === "counts" || event === "reset") again(); };
 
   return {
     title: () => "Inbox",
     keys: { j: () => move(1), k: () => move(-1), o: () => chosen() && goWithin(chosen().namespace, pathOf(chosen())), a: press("approve"), r: press("reject"), h: press("happened"), n: press("not"), Enter: press("confirm"), Escape: () => chosen() && drafts.delete(nameOf(chosen())) && page.draw(), 1: press("choice1"), 2: press("choice2"), 3: press("choice3") },
     ticks: () => true,
+    close: () => again.stop(),
     async start(listen) {
       await load();
       listen("/stream", null, settled);
@@ -74,7 +76,7 @@ export function inbox(page, to) {
         h("div", { class: "split" },
           h("nav", { class: "kinds", "aria-label": "Kinds" }, KINDS.filter(([kind]) => kind !== "other" || count("other")).map(([kind, label, shape]) => h("button", { type: "button", "aria-pressed": String(known.kind === kind), onclick: () => { known.kind = kind; known.on = 0; page.draw(); } }, h("span", { class: `st ${shape}` }, icon(shape)), label, h("span", { class: "n" }, String(count(kind))))),
             h("p", { class: "muted sm desc" }, "Oldest first. A worker resumes a task as soon as you have decided.")),
-          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : nothing(to), known.more ? h("p", { class: "muted sm" }, "There are more; these are the first 200.") : null)),
+          h("div", null, entries.length ? entries.map((one, index) => card(page, one, { on: index === known.on })) : nothing(to), known.more ? h("p", { class: "muted sm" }, "There are more; these are of the tasks that were started first.") : null)),
         legend([["j k", "next, previous"], ["a", "approve"], ["r", "reject"], ["h n", "settle"], ["o", "open the task"]]),
       ];
     },
@@ -181,6 +183,9 @@ function pressed(page, entry, which) {
     return act(page, entry, "budget", { limits: { [entry.key]: most }, why }, `Allowed ${entry.key} up to ${number(most)}`);
   } else if (entry.kind === "quarantined" && which === "resume" && rights(page, "steer")) {
     return act(page, entry, "resume", { why }, "Made pending for workers");
+  } else if (entry.kind === "diverged" && rights(page, "steer")) {
+    if (which === "resume") return arm("resume");
+    if (which === "confirm" && draft.armed) return act(page, entry, "resume", { anyway: true, why }, "Made pending for workers, without what is lost");
   }
   return undefined;
 }
@@ -339,7 +344,7 @@ function controls(page, entry, draft) {
   const change = (field) => (event) => drafts.set(nameOf(entry), { ...(drafts.get(nameOf(entry)) || {}), [field]: event.target.value });
   const why = h("input", { class: "field", "aria-label": "Why", placeholder: "Why (recorded)", value: draft.why || "", oninput: change("why") });
   const error = draft.error ? h("p", { class: "notice bad", role: "alert" }, trouble(draft.error)) : null;
-  const right = ["budget", "quarantined"].includes(entry.kind) ? "steer" : "answer";
+  const right = ["budget", "quarantined", "diverged"].includes(entry.kind) ? "steer" : "answer";
   if (!rights(page, right) || !CONTROLS[entry.kind]) return [error, h("div", { class: "acts" }, entry.commands.map((one) => commandLine(one)))];
   return [error, h("form", { class: "acts", onsubmit: (event) => { event.preventDefault(); press(entry.kind === "question" ? "answer" : "confirm")(); } }, CONTROLS[entry.kind]({ entry, draft, press, change, why, busy: draft.busy, page }))];
 }
@@ -374,6 +379,7 @@ const CONTROLS = {
     choicesOf(entry).map(([label], index) => button(shown(label), index < 3 ? String(index + 1) : "", press(`choice${index + 1}`), index ? "" : "pri", busy)),
     entry.answer && choicesOf(entry).length ? null : [entry.answer ? form(entry.answer, draft, change) : h("input", { class: "field", "aria-label": "Answer", placeholder: choicesOf(entry).length ? "or say it in words" : "Answer: text, or JSON", value: draft.text || "", oninput: change("text") }), h("button", { class: "btn pri", type: "submit", disabled: busy || false }, "Answer")], why],
   budget: ({ entry, draft, press, change, why, busy }) => [entry.key ? [button(`Allow up to ${number(more(entry))}`, "", press("allow"), "pri", busy), h("input", { class: "field short", "aria-label": "Another limit", placeholder: "Another limit", inputmode: "decimal", value: draft.limit || "", oninput: change("limit") }), button("Allow", "", press("limit"), "", busy)] : null, why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
+  diverged: ({ draft, press, why, busy }) => [draft.armed ? armed("Yes, continue without what is lost", true, busy) : button("Continue from what is left …", "", press("resume"), "pri", busy), why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
   quarantined: ({ press, why, busy }) => [button("Let workers try again", "", press("resume"), "pri", busy), why, button("Cancel the task …", "", press("cancel"), "bad", busy)],
 };
 CONTROLS.blocked = CONTROLS.doubt;

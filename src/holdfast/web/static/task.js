@@ -1,7 +1,7 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
 import { get, post, Problem, save } from "./api.js";
-import { copy, copyAs } from "./copy.js";
+import { commandLine, copy, copyAs, quoted } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
 import { rowsOf } from "./folds.js";
@@ -255,7 +255,7 @@ export function task(page, to) {
     e: () => ask({ view: view.events ? null : "events" }), t: () => ask({ time: view.real ? null : "real" }), d: () => { known.whole = !known.whole; page.draw(); },
     b: () => { known.mark = known.mark === seq() ? null : seq(); page.draw(); },
     j: () => step1(1), k: () => step1(-1), f: () => canAct("steer") && fork(), r: () => canAct("steer") && resumable(known.header) && resume(),
-    y: () => copy(location.href), Y: () => copy(`holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`),
+    y: () => copy(location.href), Y: () => copy(`holdfast show ${quoted(id)}${view.at ? ` --at ${view.at}` : ""}`),
     ...Object.fromEntries(TABS.map(([tab], index) => [String(index + 1), () => ask({ tab: tab === "timeline" ? null : tab })])),
   };
 
@@ -276,7 +276,7 @@ export function task(page, to) {
     settle();
     if (view.step) inspect();
     const header = shownHeader();
-    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), needs(header), failed(header), tabs(), content()];
+    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), orphaned(header), needs(header), failed(header), tabs(), content()];
   }
 
   const pace = (header) => shareDone(header, known.docs.now);
@@ -324,8 +324,8 @@ export function task(page, to) {
       h("div", { class: "row acts0" },
         canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), again(header), h("kbd", null, "r")) : null,
         canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), h("button", { class: "btn", type: "button", onclick: rollback, disabled: !view.at }, icon("back"), "Roll back …")] : null,
-        canAct("steer") && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
-        copyAs({ command: `holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
+        canAct("steer") && !header.cancelling && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
+        copyAs({ command: `holdfast show ${quoted(id)}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
   }
 
   /** What the button says: which step is tried again, if one failed the task. */
@@ -358,7 +358,15 @@ export function task(page, to) {
 
   /** What the log holds is not what was written: it is shown, and not acted on. */
   function damaged() {
-    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${id}`)))) : null;
+    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${quoted(id)}`)))) : null;
+  }
+
+  /** Its process died, and no other has it yet: nothing needs to be decided, but a process is needed. */
+  function orphaned(header) {
+    if (!header.is_now || !(header.interrupted || header.cancelling)) return null;
+    const asked = header.cancelling ? [h("b", null, "It is asked to stop."), " The process that has it ends it, and compensates what its tools declare. "] : "";
+    if (!header.interrupted) return h("div", { class: "notice past", role: "status" }, h("span", null, asked));
+    return h("div", { class: "notice past orphaned", role: "status" }, h("span", null, asked, h("b", null, "Its process died."), " What was recorded is safe. A worker that serves ", h("span", { class: "m" }, shown(header.agent)), " takes it over by itself; without one, resume it:"), h("span", { class: "grow" }), commandLine(`holdfast resume ${quoted(id)} FILE`));
   }
 
   function needs(header) {
@@ -581,7 +589,7 @@ export function task(page, to) {
       known.stages = found.stages;
       adopt({ ...header, head: found.seq });
       if (header.interrupted) known.dead = { since: lastMs() };
-      if (view.at > found.seq) return page.failed(new Problem({ status: 404, code: "seq-out-of-range", detail: `task '${id}' has no seq ${view.at}; its log goes from 1 to ${found.seq}`, hint: `holdfast log ${id}` }));
+      if (view.at > found.seq) return page.failed(new Problem({ status: 404, code: "seq-out-of-range", detail: `task '${id}' has no seq ${view.at}; its log goes from 1 to ${found.seq}`, hint: `holdfast log ${quoted(id)}` }));
       page.draw();
       listen(`${path}/stream`, found.seq, hear);
       if (found.seq <= VERIFIED_AT_ONCE) verify().catch(() => { known.chain = null; });

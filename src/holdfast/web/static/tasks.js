@@ -1,7 +1,7 @@
 // Tasks: counts that are the filter, and a row for each task with how it went.
 
 import { act, chosenBar } from "./bulk.js";
-import { get, post, Problem } from "./api.js";
+import { calmly, get, post, Problem } from "./api.js";
 import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
 import { icon, status, statusOf } from "./icons.js";
@@ -19,9 +19,8 @@ const COLUMNS = [["st", "Status"], ["id", "Task"], ["stage", "Stage"], ["why", "
 const OPTIONAL = COLUMNS.slice(2);
 
 export function tasks(page, at) {
-  const known = { rows: null, next: null, looked: 0, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null, demo: null };
+  const known = { rows: null, next: null, looked: 0, strips: new Map(), counts: page.counts, rates: null, fresh: 0, on: -1, error: null, dead: new Set(), chosen: [], money: null, words: [], job: null, demo: null, place: null };
   let query = at.query.get("q") || "";
-  let timer = null;
   let asked = 0;
 
   async function load(more = false) {
@@ -29,6 +28,7 @@ export function tasks(page, at) {
     try {
       const found = await get("/tasks", { q: query, after: more ? known.next : "" });
       if (turn !== asked) return;
+      if (!more) known.place = found.place;
       known.rows = more ? [...known.rows, ...found.tasks] : found.tasks;
       known.next = found.next;
       known.looked = (more ? known.looked : 0) + found.looked_at;
@@ -53,13 +53,11 @@ export function tasks(page, at) {
     page.draw();
   }
 
-  function again() {
-    clearTimeout(timer);
-    timer = setTimeout(() => load().catch(page.failed), AGAIN_MS);
-  }
+  const again = calmly(() => load().catch(page.failed), AGAIN_MS);
 
   function hear(kind, data) {
-    if (kind === "changed") {
+    if (kind === "reset") again();
+    else if (kind === "changed") {
       const here = new Map((known.rows || []).map((row, index) => [row.id, index]));
       const fresh = data.tasks.filter((row) => !here.has(row.id));
       if (window.scrollY > 120 && fresh.length) {
@@ -129,16 +127,16 @@ export function tasks(page, at) {
       known.rates = rates;
       known.dead = new Set(counts.dead);
       page.draw();
-      listen("/stream", null, hear);
+      listen("/stream", known.place, hear);
     },
     moved(to) {
       if (to.screen !== "tasks") return false;
       query = to.query.get("q") || "";
       known.on = -1;
-      again();
+      load().catch(page.failed);
       return true;
     },
-    close: () => clearTimeout(timer),
+    close: () => again.stop(),
     draw: () => isEmpty(known, query) ? empty(page, known.demo, runDemo) : [head(query, page), h("div", { class: "counts" }, statebar(known.counts, chosen(), choose), rates(known.rates, known.money)), filter(query, known.error, known.words), spread() ? namespaces(known.counts) : null, ...(known.error ? [] : [chosenBar(page, known, query, bulk, compared), known.fresh ? fresh(known.fresh, load) : null, body(known, page, () => load(true).catch(page.failed), flip)])],
   };
 }
@@ -150,7 +148,7 @@ const opened = (row) => goWithin(row.namespace, pathOf(row));
 const starts = (page) => Boolean(page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only);
 
 function head(query, page) {
-  const filtered = query ? ` # ${query}` : "";
+  const filtered = query ? ` # ${query.replace(/[\p{Cc}\u2028\u2029]+/gu, " ")}` : ""; // a comment ends with its line
   return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
     starts(page) ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
     columnsMenu(),
