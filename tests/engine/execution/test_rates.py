@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import Budget, InvalidValue, Retry, agent, tool
+from holdfast.failpoints import armed
 from tests.engine.both import events, kinds
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -73,6 +74,25 @@ def test_no_second_has_more_calls_than_the_rate_says(url, either, monkeypatch):
     assert most_in_a_second(rung) <= 10 and len(rung) == 25
     assert waits.count(0) >= 10, "as many as it says begin at once; more if the first of them are over"
     assert 2.0 <= rung[-1] - begun < 20, "one each second would take longer"
+
+
+@pytest.mark.parametrize(
+    ("effect", "unique"), [("once", ""), ("once", "ring-{number}"), ("idempotent", ""), ("read", "")]
+)
+def test_a_call_that_misses_its_moment_at_the_last_instant_gets_another(url, either, effect, unique):
+    """Its announcement took long, or its thread came late: the next call's moment is not moved by that."""
+    (ring, rung), delays = ringing("1/s", effect=effect, unique=unique), [0.6]
+
+    def delay(name):
+        if name == "act.before" and delays:
+            time.sleep(delays.pop())
+
+    with holdfast.open(url) as app, armed(delay):
+        assert app.run(bells(either, ring, 2), id="t").result == [0, 1]
+        assert len(rung) == 2 and rung[1] - rung[0] >= 1.0
+        settled = [one.happened for one in events(app, "step_settled")]
+        assert settled == ([False] if effect == "once" else []), "one that was announced was not made"
+        assert [one.attempts for one in app.get("t").steps.values()] == [1, 1]
 
 
 RINGER = """
@@ -356,20 +376,29 @@ def test_an_approval_comes_before_the_moment_is_reserved(app, clock):
     assert len(rung) == 1
 
 
-def test_a_transaction_tool_waits_outside_of_its_transaction(url):
+@pytest.mark.parametrize("delay", [0, 0.6])
+def test_a_transaction_tool_waits_outside_of_its_transaction(url, delay):
+    """One that has waited so long for the store that its moment is over is rolled back, and gets another."""
+    noted, delays = [], [delay]
+
+    def late(name):
+        if name == "act.before" and delays:
+            time.sleep(delays.pop())
+
     @tool(effect="transaction", rate="1/s")
     def note(number: int, *, connection) -> int:
+        noted.append(time.monotonic())
         return number
 
     @agent(budget=Budget(calls=5))
     def notes(task):
         return [task.call(note, number=number) for number in range(2)]
 
-    with holdfast.open(url) as app:
-        begun = time.monotonic()
-        if url == "memory:":
-            pytest.skip("a store in memory has no connection")
-        assert app.run(notes, id="t").result == [0, 1] and time.monotonic() - begun >= 1.0
+    if url == "memory:":
+        pytest.skip("a store in memory has no connection")
+    with holdfast.open(url) as app, armed(late):
+        assert app.run(notes, id="t").result == [0, 1]
+    assert len(noted) == 2 and noted[1] - noted[0] >= 1.0
 
 
 def test_what_undoes_keeps_to_its_rate(app, clock):

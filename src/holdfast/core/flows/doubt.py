@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core import codec, events as ev
+from holdfast.core.events import ANNOUNCED
 from holdfast.core.flows.pacing import next_attempt
 from holdfast.core.flows.requests import (
     Advise,
     Append,
     DidNotHappen,
     Happened,
+    Invoke,
     Now,
     Park,
     Recall,
@@ -158,6 +160,15 @@ def not_happened(known: Step, by: str) -> Append:
     """That a call did not happen, and will not; its unique key is free again."""
     freed_keys = (known.unique,) if known.unique else ()
     return Append((ev.StepSettled(key=known.key, happened=False, by=by),), decided=True, freed_keys=freed_keys)
+
+
+def missed(surroundings: Surroundings, act: Invoke) -> Subflow:
+    """Record of a call that missed the moment of its rate only that it was not made, if it was announced.
+
+    It gets another moment, as the same attempt.
+    """
+    if act.request.effect in ANNOUNCED:
+        yield not_happened(surroundings.state.steps[act.key], "the rate of its tool, whose moment it had missed")
 
 
 def _settled_by_parent(known: Step) -> Subflow:

@@ -47,12 +47,13 @@ class Reads(Struct, frozen=True, gc=False):
 
 
 class Invoke(Struct, frozen=True, gc=False):
-    """Call the user's function; answered with an Outcome."""
+    """Call the user's function; answered with an Outcome. After `late_us`, if that is not 0, it is not called."""
 
     key: str
     request: StepRequest
     attempt: int
     idempotency_key: str = ""
+    late_us: int = 0
 
 
 class Transact(Struct, frozen=True, gc=False):
@@ -280,6 +281,8 @@ class Outcome(Struct, frozen=True, gc=False):
     """Whether its thread was left behind, and may still be at it."""
     cut: bool = False
     """True if it was cut off with its task, which is out of time or cancelled. The function did not fail."""
+    missed: bool = False
+    """True if it was too late to call the function."""
     output: Raw | UnsetType = UNSET
     """What a function that failed had streamed until then."""
 

@@ -24,7 +24,7 @@ from holdfast.core.errors import (
     StepFailed,
 )
 from holdfast.core.events import ANNOUNCED, CHANGING, REPEATABLE, TRANSACTIONAL, Event, Fields, Usage
-from holdfast.core.flows.doubt import not_happened, settle, until
+from holdfast.core.flows.doubt import missed, not_happened, settle, until
 from holdfast.core.flows.identity import fingerprint, idempotency_key, known_by, place_of
 from holdfast.core.flows.pacing import Turn, at_its_rate, next_attempt
 from holdfast.core.flows.requests import (
@@ -93,7 +93,7 @@ def step(surroundings: Surroundings, branch: Branch, request: StepRequest) -> Fl
             continue
         try:
             if request.tool:
-                result = yield from _attempt(surroundings, key, attempt, known, request)
+                result = yield from _attempt(surroundings, key, attempt, known, request, turn)
             else:
                 result = yield from _plain_attempt(surroundings, key, attempt, request)
         finally:
@@ -218,7 +218,9 @@ def _answered_elsewhere(surroundings: Surroundings, key: str, known: Step | None
     return False
 
 
-def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest) -> Subflow:
+def _attempt(
+    surroundings: Surroundings, key: str, attempt: int, known: Step | None, request: StepRequest, turn: Turn | None
+) -> Subflow:
     """Make one attempt: announce it if it can't be repeated, call, record. Return the value of a deferred record."""
     same = _identity(surroundings.state, key, known, request)
     is_kept = request.key or request.undo
@@ -229,7 +231,8 @@ def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | N
             surroundings.calls.begin(key, request)
         result = None
         if (yield from _announced(surroundings, same, attempt, request)):
-            result = yield from _made(surroundings, same, attempt, request)
+            act = Invoke(key, request, attempt, same["idempotency_key"], turn.late_us if turn else 0)
+            result = yield from _made(surroundings, same, act)
         left_behind = False
         return result
     finally:
@@ -237,11 +240,10 @@ def _attempt(surroundings: Surroundings, key: str, attempt: int, known: Step | N
             surroundings.calls.end(key, left_behind=left_behind)
 
 
-def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, request: StepRequest) -> Subflow:
+def _made(surroundings: Surroundings, same: dict[str, Any], act: Invoke) -> Subflow:
     """Make a call, and record what became of it. Return the value of a deferred record."""
-    key: str = same["key"]
-    act = Invoke(key, request, attempt, same["idempotency_key"])
-    ended: dict[str, Any] = {**same, "attempts": attempt}
+    key, request = act.key, act.request
+    ended: dict[str, Any] = {**same, "attempts": act.attempt}
     if surroundings.state.mock:
         ended["source"] = "mock"
 
@@ -263,6 +265,8 @@ def _made(surroundings: Surroundings, same: dict[str, Any], attempt: int, reques
         deferred = request.effect in REPEATABLE and not request.unique and not freed_keys
         answer = yield Append((completed(outcome),), freed_keys=freed_keys, deferred=deferred)
         return outcome.value if answer == "deferred" else None
+    if outcome.missed:
+        return (yield from missed(surroundings, act))
     assert outcome.error is not None
     if outcome.cut and (request.effect not in ANNOUNCED or not outcome.sent):
         yield from cut_off(surroundings, key, request, sent=outcome.sent)

@@ -135,6 +135,8 @@ class Invocation:
         caller = CALLER.set(self)
         try:
             failpoint("act.before")
+            if self._act.late_us and self._execution.sleeps.now_us() > self._act.late_us:
+                raise _MomentMissed
             return self.fn(**self.given)
         finally:
             CALLER.reset(caller)
@@ -143,6 +145,8 @@ class Invocation:
         """Run a call and return its outcome; an awaitable is handed back as it is."""
         try:
             value = make()
+        except _MomentMissed:
+            return Outcome(started_us=self.started_us, sent=False, missed=True)
         except Exception as error:  # noqa: BLE001 — a failure of the user's function is data, whatever it is
             return self.failed(error)
         except SystemExit as stop:
@@ -239,6 +243,10 @@ class Invocation:
         given: dict[str, Any] = {"tool": request.tool, "effect": request.effect} if request.tool else {}
         given |= {"idempotency_key": self._act.idempotency_key, "started_us": self.started_us}
         return ev.StepStarted(key=self.key, name=request.name, input=request.input, attempt=self._act.attempt, **given)
+
+
+class _MomentMissed(Exception):
+    """The moment at which the rate of a tool lets it be called is over: announcing the call, or a thread, took long."""
 
 
 def is_awaitable(value: object) -> bool:

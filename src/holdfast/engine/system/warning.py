@@ -1,4 +1,4 @@
-"""Warnings in the program's log: of what went wrong without anybody being there to be told."""
+"""Warnings in the program's log, for what goes wrong while no caller waits who could get an error."""
 
 from __future__ import annotations
 
