@@ -124,7 +124,8 @@ def test_without_an_answer_a_person_is_asked_and_nothing_is_repeated(app):
         return task.call(send_invite)
 
     waiting = app.run(invites, id="t")
-    assert (waiting.status, waiting.waiting.kind, sent) == ("waiting", "doubt", [1])
+    assert (waiting.status, waiting.waiting.kind) == ("waiting", "doubt")
+    until(lambda: sent)  # on a busy machine its time may be over before its thread has begun
     app.settle("t", "send_invite#1", happened=True, result="by phone", by="ana")
     assert app.run(invites, id="t").unwrap() == "by phone" and sent == [1]
 
