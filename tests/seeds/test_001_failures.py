@@ -15,6 +15,7 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, StatePatch, StepFailed, TaskBusy, agent, tool
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 SHARED = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
