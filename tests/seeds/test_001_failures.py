@@ -15,6 +15,7 @@ import pytest
 
 import holdfast
 from holdfast import DidNotHappen, Happened, NotDone, Retry, StatePatch, StepFailed, TaskBusy, agent, tool
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "postgres")
 CLOCK = None  # the real one
@@ -119,7 +120,8 @@ def test_without_an_answer_a_person_is_asked_and_nothing_is_repeated(app):
         return task.call(send_invite)
 
     waiting = app.run(invites, id="t")
-    assert (waiting.status, waiting.waiting.kind, sent) == ("waiting", "doubt", [1])
+    assert (waiting.status, waiting.waiting.kind) == ("waiting", "doubt")
+    until(lambda: sent)  # on a busy machine its time may be over before its thread has begun
     app.settle("t", "send_invite#1", happened=True, result="by phone", by="ana")
     assert app.run(invites, id="t").unwrap() == "by phone" and sent == [1]
 

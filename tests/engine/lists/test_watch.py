@@ -170,6 +170,23 @@ def test_one_who_is_far_behind_reads_on_by_itself_and_misses_nothing(app, monkey
     assert [next(slow).id for _ in range(11)] == ids[1:]
 
 
+def test_whoever_leaves_costs_the_store_no_look():
+    """Waits leave every few seconds, and come back."""
+    with holdfast.App(Counting()) as app:
+        stays = threading.Thread(target=lambda: next(iter(app.watch(seconds=PATIENCE_SECONDS))))
+        stays.start()
+        until(lambda: app.feed._reader is not None and app.feed._reader._floor is not None)
+        before, began = app.store.reads, time.monotonic()
+        for _ in range(100):
+            assert list(app.watch(after=app.store.last_change(), seconds=0)) == []
+            time.sleep(0.01)
+        looks = (time.monotonic() - began) / limits.FOLLOW_SECONDS
+        assert app.store.reads - before <= looks + 10
+        app.start(asks)
+        stays.join(PATIENCE_SECONDS)
+        assert not stays.is_alive()
+
+
 def test_a_thousand_waits_cost_the_store_what_one_does_and_leave_the_pool_of_threads_free():
     with holdfast.App(Counting()) as app:
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import holdfast
 from holdfast import agent
+from holdfast.core import limits
 
 
 def waiting(folder):
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not (folder / "go").exists() and time.monotonic() < until:
         yield
 
@@ -44,5 +45,7 @@ def speaker_of(folder, kind):
 
 if __name__ == "__main__":
     url, folder, kind = sys.argv[1:]
+    # Watchers on a busy machine see the last words too, if these are there for longer.
+    limits.CHUNK_FLUSH_SECONDS, limits.CHUNKS_KEPT_SECONDS = 4.0, 5.0
     with holdfast.open(url) as app:
         app.resume("t", speaker_of(Path(folder), kind))

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from tests.engine.both import KINDS
 from tests.engine.streams.speaker import speaker_of
+from tests.waiting import PATIENCE_SECONDS
 
 STORES = ("sqlite", "postgres")
 
@@ -32,11 +33,11 @@ class Program:
                 self.lines.append(json.loads(line))
                 self._new.notify_all()
 
-    def until(self, wanted, seconds=30):
+    def until(self, wanted, seconds=PATIENCE_SECONDS):
         with self._new:
             assert self._new.wait_for(lambda: wanted(self.lines), seconds), self.lines
 
-    def end(self, seconds=30):
+    def end(self, seconds=PATIENCE_SECONDS):
         self.process.wait(seconds)
         self._reader.join(seconds)
         return self.lines

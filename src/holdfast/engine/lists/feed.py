@@ -189,7 +189,8 @@ class _Reader:
             if found:
                 self._wake()
             else:
-                self._lock.wait(max(limits.FOLLOW_SECONDS, limits.NOTICE_SHARE * took))
+                rest = max(limits.FOLLOW_SECONDS, limits.NOTICE_SHARE * took)
+                self._lock.wait_for(lambda: not self._listeners, rest)  # one who leaves costs no look
 
     def _not_busy(self) -> None:
         self._busy_with = None
