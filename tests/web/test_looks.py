@@ -1,5 +1,10 @@
 """What must be seen on a screen for it to be read: results beside calls, what ended a worker, whole words."""
 
+import json
+import subprocess
+import sys
+from urllib.parse import quote
+
 import pytest
 
 import holdfast
@@ -124,3 +129,63 @@ def test_a_new_screen_takes_the_focus_and_has_a_name(page, browser):
             opened.get_by_role("dialog", name=name).wait_for()
             opened.keyboard.press("Escape")
             opened.locator("dialog").wait_for(state="detached")
+
+
+ODD = ["$(touch${IFS}x)", '"it\'s;touch"', '"a b\nc\u200bd"', "~root", "#hash", "q`touch${IFS}x`\\", "plain-1/2#1~a"]
+
+
+def test_a_command_that_is_copied_holds_what_was_typed_as_one_word(page, browser, tmp_path):
+    """A filter may come with a link of another person: pasted into a shell it is an argument, and starts nothing."""
+    for text in ODD:
+        with tab(browser, page, f"/audit?q={quote(f'tool:{text}')}") as opened:
+            opened.locator("summary", has_text="Copy as").click()
+            ways = opened.locator(".sheet code").evaluate_all("all => all.map(one => one.textContent)")
+            assert words(ways[0], tmp_path) == ["holdfast", "audit", "--tool", text, "--json"]
+            assert len(words(ways[2], tmp_path)) == 4 and words(ways[2], tmp_path)[-1].startswith(page.url)
+    with tab(browser, page, f"/?q={quote('id:a*' + chr(10) + 'touch x')}") as opened:
+        opened.locator("summary", has_text="Copy as").click()
+        assert opened.locator(".sheet code").first.evaluate("one => one.textContent.includes('\\n')") is False
+    told = page.get("/inbox")["entries"]
+    assert {words(one["commands"][0], tmp_path)[2] for one in told} >= {"refund-A1093", "wire-0098"}
+
+
+def words(command, folder):
+    """The words that bash makes of a command; it must make nothing else."""
+    code = "import json, sys; json.dump(sys.argv[1:], sys.stdout)"
+    ran = subprocess.run(
+        ["bash", "-c", f'"$0" -c "$1" {command}', sys.executable, code],
+        capture_output=True,
+        check=True,
+        cwd=folder,
+        env={"LC_ALL": "C.UTF-8", "TOKEN": "t"},
+    )
+    assert not (folder / "x").exists()
+    return json.loads(ran.stdout)
+
+
+def test_in_forced_colours_what_is_chosen_is_outlined(page, browser):
+    """Backgrounds and shadows are gone there: the chosen card, row, option and view have an outline."""
+    chosen = {
+        "/inbox": (".card.sel", ".kinds [aria-pressed=true]"),
+        "/tasks/trip-oslo-14?step=1%2Fmodel%231": (".wrow.on", "[aria-selected=true]", ".nav [aria-current]"),
+        "/?q=status%3Afailed": (".statebar [aria-pressed=true]",),
+    }
+    for path, selectors in chosen.items():
+        with tab(browser, page, path, forced_colors="active") as opened:
+            for selector in selectors:
+                one = opened.locator(selector).first
+                one.wait_for()
+                assert one.evaluate("one => getComputedStyle(one).outlineStyle") == "solid", (path, selector)
+    with tab(browser, page, forced_colors="active") as opened:
+        opened.locator("td .id").first.wait_for()
+        opened.keyboard.press("/")
+        found = opened.locator("dialog [aria-selected=true]")
+        found.wait_for()
+        assert found.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+
+
+def test_what_differs_has_a_sign_and_not_only_a_colour(page, browser):
+    with tab(browser, page, "/compare/recap-standup-1117/import-crm-771") as opened:
+        opened.locator(".cmp .x").first.wait_for()
+        signs = opened.locator(".cmp .mid", has_text="≠").count()
+        assert signs > 0 and signs >= opened.locator(".cmp .x").count() / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from itertools import islice
 from typing import Any, cast
@@ -29,7 +30,8 @@ def entries(call: PageCall) -> PageAnswer:
 
 def entry(item: InboxItem) -> dict[str, Any]:
     """An entry of the inbox, with the commands that do the same."""
-    commands = [" ".join(filter(None, ("holdfast", one.verb, *one.words, one.given("")))) for one in remedies(item)]
+    words = [("holdfast", one.verb, shlex.join(one.words), one.given("")) for one in remedies(item)]
+    commands = [" ".join(filter(None, one)) for one in words]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **as_json(item, "owner", "used", "of", "ahead", "answer"),

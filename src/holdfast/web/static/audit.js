@@ -1,7 +1,7 @@
 // The audit: who did what. Calls of tools, what people did, decisions; newest first.
 
 import { get, Problem, save } from "./api.js";
-import { copyAs } from "./copy.js";
+import { copyAs, typed } from "./copy.js";
 import { chips, words } from "./chips.js";
 import { h } from "./dom.js";
 import { addressOf, ask, namespaceOf, within } from "./route.js";
@@ -59,7 +59,7 @@ export function audit(page, to) {
       return true;
     },
     draw() {
-      const options = Object.entries(wanted()).map(([name, text]) => ` --${name} ${text}`).join("");
+      const options = Object.entries(wanted()).map(([name, text]) => ` --${name} ${typed(text)}`).join("");
       const asked = new URLSearchParams(wanted()).toString();
       return [
         h("div", { class: "row" }, h("h1", null, "Audit"), h("span", { class: "muted sm desc" }, "Who did what: calls of tools, what people did, what was decided."), h("span", { class: "grow" }), copyAs({ command: `holdfast audit${options} --json`, python: "app.audit()", path: `/api/v1/audit${asked ? `?${asked}` : ""}` }),

@@ -14,9 +14,16 @@ export async function copy(text, button) {
   setTimeout(() => { label.textContent = before; }, 1200);
 }
 
+/** A word as it is typed in a shell: an id may hold spaces, quotes and line ends, and must not become a command. */
+export function typed(word) {
+  if (/^[\w@%+=:,./~#-]+$/.test(word) && !/^[~#]/.test(word)) return word;
+  if (!/\p{C}|[\u2028\u2029]/u.test(word)) return `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${word.replace(/['\\]/g, "\\$&").replace(/\p{C}|[\u2028\u2029]/gu, (one) => `\\U${one.codePointAt(0).toString(16).padStart(8, "0")}`)}'`;
+}
+
 /** A button with a menu of ways. */
 export function copyAs({ command, python, path }) {
-  const ways = [["Command", command], ["Python", python], ["cURL", `curl -H "Authorization: Bearer $TOKEN" '${location.origin}${document.body.dataset.base || ""}${path}'`], ["Link", null]];
+  const ways = [["Command", command], ["Python", python], ["cURL", `curl -H "Authorization: Bearer $TOKEN" '${location.origin}${document.body.dataset.base || ""}${path.replaceAll("'", "%27")}'`], ["Link", null]];
   return h("details", { class: "menu" }, h("summary", { class: "btn ghost" }, icon("copy"), "Copy as"),
     h("div", { class: "sheet" }, ways.filter(([, text]) => text !== undefined).map(([label, text]) => h("button", { type: "button", onclick: (event) => copy(text === null ? location.href : text, event.currentTarget) }, h("span", { class: "w" }, label), h("code", null, text === null ? "this address" : text)))));
 }

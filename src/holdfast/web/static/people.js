@@ -1,7 +1,7 @@
 // Users and threads: what lasts beyond a task, and the tasks of each. They are only shown here.
 
 import { get } from "./api.js";
-import { copyAs } from "./copy.js";
+import { copyAs, typed } from "./copy.js";
 import { h } from "./dom.js";
 import { status, statusOf } from "./icons.js";
 import { markdown } from "./markdown.js";
@@ -71,7 +71,7 @@ function one(page, path, id, kind, parts) {
       const python = kind === "user" ? `app.user(${JSON.stringify(id)}).get()` : `app.thread(${JSON.stringify(id)}).messages`;
       return [
         h("div", { class: "crumb" }, h("a", { href: addressOf(`/${kind}s`) }, kind === "user" ? "Users" : "Threads"), " › ", h("span", { class: "m" }, shown(id))),
-        h("div", { class: "row" }, h("h1", { class: "m tid" }, name(id)), h("span", { class: "muted sm desc" }, kind === "user" ? "What lasts beyond this person's tasks. It is only shown here." : "A conversation that spans tasks. It is only shown here."), h("span", { class: "grow" }), copyAs({ command: `holdfast list --${kind} ${id} --json`, python, path: `/api/v1${path}` })),
+        h("div", { class: "row" }, h("h1", { class: "m tid" }, name(id)), h("span", { class: "muted sm desc" }, kind === "user" ? "What lasts beyond this person's tasks. It is only shown here." : "A conversation that spans tasks. It is only shown here."), h("span", { class: "grow" }), copyAs({ command: `holdfast list --${kind} ${typed(id)} --json`, python, path: `/api/v1${path}` })),
         h("div", { class: "cols three" }, parts(found)),
         h("section", { class: "panel scrollx" }, h("header", null, h("h2", null, "Tasks"), h("span", { class: "muted sm" }, number(found.tasks.length))), found.tasks.length ? h("table", { class: "cards" }, h("thead", null, h("tr", null, ["Status", "Task", "Agent", "Stage", "Changed"].map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, found.tasks.map((row) => h("tr", { key: row.id }, h("td", null, status(statusOf(row))), h("td", null, h("a", { class: "id", href: addressOf(`/tasks/${encodeURIComponent(row.id)}`) }, name(row.id))), h("td", { class: "ink2" }, shown(row.agent)), h("td", { class: "ink2" }, shown(row.stage || "–")), h("td", { class: "m muted" }, ago(Date.now() - Date.parse(row.changed_at))))))) : h("p", { class: "plain muted" }, "No task.")),
       ];

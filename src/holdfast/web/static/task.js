@@ -1,7 +1,7 @@
 // A task: its header, its timeline, its state at any moment. All of it shows the moment that the slider is at.
 
 import { get, post, Problem, save } from "./api.js";
-import { copy, copyAs } from "./copy.js";
+import { copy, copyAs, typed } from "./copy.js";
 import { ask as askPerson } from "./dialogs.js";
 import { h } from "./dom.js";
 import { rowsOf } from "./folds.js";
@@ -275,7 +275,7 @@ export function task(page, to) {
     e: () => ask({ view: view.events ? null : "events" }), t: () => ask({ time: view.real ? null : "real" }), d: () => { known.whole = !known.whole; page.draw(); },
     b: () => { known.mark = known.mark === seq() ? null : seq(); page.draw(); },
     j: () => step1(1), k: () => step1(-1), f: () => canAct("steer") && fork(), r: () => canAct("steer") && resumable(known.header) && resume(),
-    y: () => copy(location.href), Y: () => copy(`holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`),
+    y: () => copy(location.href), Y: () => copy(`holdfast show ${typed(id)}${view.at ? ` --at ${view.at}` : ""}`),
     ...Object.fromEntries(TABS.map(([tab], index) => [String(index + 1), () => ask({ tab: tab === "timeline" ? null : tab })])),
   };
 
@@ -345,7 +345,7 @@ export function task(page, to) {
         canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), again(header), h("kbd", null, "r")) : null,
         canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), head() > 1 ? h("button", { class: "btn", type: "button", onclick: rollback }, icon("back"), "Roll back …") : null] : null,
         canAct("steer") && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
-        copyAs({ command: `holdfast show ${id}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
+        copyAs({ command: `holdfast show ${typed(id)}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
   }
 
   /** What the button says: which step is tried again, if one failed the task. */
@@ -384,7 +384,7 @@ export function task(page, to) {
 
   /** What the log holds is not what was written: it is shown, and not acted on. */
   function damaged() {
-    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${id}`)))) : null;
+    return broken() ? h("div", { class: "notice bad", role: "alert" }, h("span", { class: "st failed" }, icon("failed")), h("span", null, h("b", null, `The chain of this log is broken at seq ${known.chain.problems[0].seq}.`), " What you see may not be what was written, so nothing can be decided here. Compare with a backup: ", h("code", null, shown(`holdfast verify ${typed(id)}`)))) : null;
   }
 
   function needs(header) {
@@ -607,7 +607,7 @@ export function task(page, to) {
       known.stages = found.stages;
       adopt({ ...header, head: found.seq });
       if (header.interrupted) known.dead = { since: lastMs() };
-      if (view.at > found.seq) return page.failed(new Problem({ status: 404, code: "seq-out-of-range", detail: `task '${id}' has no seq ${view.at}; its log goes from 1 to ${found.seq}`, hint: `holdfast log ${id}` }));
+      if (view.at > found.seq) return page.failed(new Problem({ status: 404, code: "seq-out-of-range", detail: `task '${id}' has no seq ${view.at}; its log goes from 1 to ${found.seq}`, hint: `holdfast log ${typed(id)}` }));
       page.draw();
       listen(`${path}/stream`, found.seq, hear);
       if (found.seq <= VERIFIED_AT_ONCE) verify().catch(() => { known.chain = null; });

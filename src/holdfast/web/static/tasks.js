@@ -150,7 +150,7 @@ const opened = (row) => goWithin(row.namespace, pathOf(row));
 const starts = (page) => Boolean(page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only);
 
 function head(query, page) {
-  const filtered = query ? ` # ${query}` : "";
+  const filtered = query ? ` # ${query.replace(/[\p{C}\s]+/gu, " ")}` : ""; // a comment is one line
   return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first. The counts are the filter."), h("span", { class: "grow" }),
     starts(page) ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
     copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }),
