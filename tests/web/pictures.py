@@ -11,11 +11,12 @@ from tests.web.trip import booked
 from tests.web.world import fill, page_of
 
 PICTURES = {
-    "task": ("/tasks/order-7?step=charge_card%231", ".insp dd", "wide", "light"),
-    "tasks": ("/", "td .id", "wide", "light"),
-    "inbox": ("/inbox", ".card", "wide", "dark"),
-    "conversation": ("/tasks/trip-oslo-14?tab=conversation", ".tool", "wide", "light"),
+    "task": ("/tasks/order-7?step=charge_card%231", ".insp dd", 860, "light"),
+    "tasks": ("/", "td .id", 740, "light"),
+    "inbox": ("/inbox", ".card", 1010, "dark"),
+    "conversation": ("/tasks/trip-oslo-14?tab=conversation", ".tool", 1060, "light"),
 }
+"""Address, what must be there, how many pixels high (so that all is seen that its description names), and theme."""
 
 
 def main(folder):
@@ -29,8 +30,9 @@ def main(folder):
             fill(app)
             booked(app)
         with page_of(store) as page, started() as browser:
-            for name, (path, wanted, size, theme) in PICTURES.items():
-                with tab(browser, page, path, size=size, theme=theme) as opened:
+            for name, (path, wanted, high, theme) in PICTURES.items():
+                with tab(browser, page, path, theme=theme) as opened:
+                    opened.set_viewport_size({"width": 1280, "height": high})
                     opened.locator(wanted).first.wait_for()
                     opened.locator(".live:has-text('Live')").wait_for()
                     opened.wait_for_timeout(500)

@@ -70,7 +70,7 @@ def test_an_approval_says_what_earlier_calls_of_the_tool_gave(known):
     (asked,) = [one for one in known.get("/inbox")["entries"] if one["task"] == "two"]
     told = known.get("/inbox/two/pay%232")
     assert asked["key"] == "pay#2" and told["earlier"]["count"] == 1
-    assert told["earlier"]["last"]["came"] == '"paid-10"'
+    assert told["earlier"]["last"]["came"] == "paid-10"
     assert known.app.events("two", after=told["earlier"]["last"]["seq"] - 1).__next__().kind == "step_completed"
 
 
@@ -78,6 +78,16 @@ def test_a_budget_says_what_the_last_steps_used(known):
     (asked,) = [one for one in known.get("/inbox")["entries"] if one["task"] == "dear"]
     pace = known.get(f"/inbox/dear/{asked['key']}")["pace"]
     assert pace == {"steps": 3, "each": pytest.approx(0.25), "done": 3}
+
+
+def test_values_of_events_read_as_on_the_command_line(known):
+    from holdfast.engine.reading.values import shown
+
+    rows = known.get("/tasks/two/rows")["rows"]
+    for row in rows:
+        told = known.get(f"/tasks/two/events/{row[0]}")["value"]
+        assert row[5] == ("" if told is None else shown(told)), row
+    assert any("=" in row[5] for row in rows)
 
 
 def test_a_fork_says_where_it_began_by_whom_and_with_what(known):
@@ -88,7 +98,7 @@ def test_a_fork_says_where_it_began_by_whom_and_with_what(known):
         "at": 3,
         "by": "ben",
         "effects": "recorded",
-        "patch": '{"set":{"seat":"window"}}',
+        "patch": "set={seat=window}",
     }
 
 

@@ -65,6 +65,36 @@ def test_old_logs_become_rows_and_lanes(path):
             assert went.seq == app.head(row.id)
 
 
+REPLY = {
+    "role": "assistant",
+    "content": "I look for flights.",
+    "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "search_flights", "arguments": '{"to": "OSL"}'}}
+    ],
+}
+
+
+@agent
+def talks(task: Task) -> str:
+    task.step(lambda: REPLY, name="model")
+    task.step(lambda: ["SK4035", "DY641"], name="search_flights")
+    task.step(lambda: "x" * 100_000, name="read_page")
+    return task.step(lambda flight: "hold-91c2", "SK4035", name="hold_seat")
+
+
+def test_rows_show_results_as_people_read_them():
+    """A reply is what it says and which calls it asks for; a text has no quotes. Arguments stay as code."""
+    with holdfast.open("memory:") as app:
+        app.run(talks, id="talk")
+        went = Waterfall(app.fetch)
+        went.extend(app.events("talk"))
+    told = {row.name: (row.given, row.came) for row in went.rows.values()}
+    assert told["model"] == ("", "I look for flights. → search_flights(to=OSL)")
+    assert told["search_flights"] == ("", "[SK4035, DY641]")
+    assert told["hold_seat"] == ('flight="SK4035"', "hold-91c2")
+    assert told["read_page"][1] == "x" * 89 + "…"
+
+
 @agent
 def steps(task: Task) -> int:
     for number in range(200):

@@ -15,11 +15,17 @@ from msgspec import Raw, Struct
 from holdfast.core import codec, events as ev
 from holdfast.core.codec import Fetch, LoggedEvent
 from holdfast.core.errors import ValueDamaged
+from holdfast.engine.reading.values import shown
 
 BarKind = Literal["run", "done", "failed", "killed", "pause", "wait", "child", "doubt"]
 
 SHOWN = 90
 """How many characters of arguments and results a row has."""
+
+LARGE = 2_048
+"""Results with more characters than this, as JSON, are shown by their beginning."""
+
+DAMAGED = "(damaged)"
 
 MOST_PIECES = 64
 """How many pieces a strip has at the most."""
@@ -178,7 +184,7 @@ class Waterfall:
                 _spend(row, event.usage)
             case ev.StepCompleted():
                 self._tried(row, "done", event.started_us or before_us, at_us)
-                row.status, row.attempts, row.came = "completed", event.attempts, self._text(event.result)
+                row.status, row.attempts, row.came = "completed", event.attempts, self._came(event.result)
                 _spend(row, event.usage)
             case ev.StepFailed():
                 self._tried(row, "failed", event.started_us or before_us, at_us)
@@ -195,7 +201,7 @@ class Waterfall:
             case ev.StepSettled():
                 _end(row, at_us, "doubt", "run")
                 row.status = "completed" if event.happened else "did not happen"
-                row.came = self._text(event.result) if event.happened else "it did not happen"
+                row.came = self._came(event.result) if event.happened else "it did not happen"
             case ev.StepVoided():
                 row.status = "voided"
             case _:
@@ -211,7 +217,7 @@ class Waterfall:
             case ev.WaitEnded():
                 _end(row, at_us, "wait", "child")
                 row.status = "expired" if event.expired else "failed" if event.failure is not None else "completed"
-                row.came = self._text(event.value)
+                row.came = self._came(event.value)
             case ev.ApprovalAsked():
                 row.bars.append(Bar("wait", at_us))
                 row.status = "approval requested"
@@ -239,15 +245,27 @@ class Waterfall:
         return _cut(", ".join(f"{name}={self._text(raw)}" for name, raw in given.items()))
 
     def _text(self, raw: Any) -> str:
-        if not isinstance(raw, Raw):
-            return ""
-        try:
-            value = codec.unpack(raw, self._fetch)
-        except ValueDamaged:
-            return "(damaged)"
+        """A value as it is written in code."""
+        value = self._value(raw)
         if isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["$messages"]:
             return "…"  # a window of the conversation, kept by its identity
-        return "" if value is None else _cut(codec.text(value))
+        return value if value is DAMAGED else "" if value is None else _cut(codec.text(value))
+
+    def _came(self, raw: Any) -> str:
+        """A result as timelines show it: texts without quotes, of a reply what it says and which calls it asks for."""
+        value = self._value(raw)
+        if value is None or isinstance(value, str):
+            return _cut(value or "")
+        text = codec.text(value)
+        return _cut(shown(value).removeprefix("assistant: ") if len(text) <= LARGE else text)
+
+    def _value(self, raw: Any) -> Any:
+        if not isinstance(raw, Raw):
+            return None
+        try:
+            return codec.unpack(raw, self._fetch)
+        except ValueDamaged:
+            return DAMAGED
 
 
 _ABOUT_ROWS = (

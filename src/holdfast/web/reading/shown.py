@@ -74,6 +74,8 @@ def short(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else values.text(value)
+    if not isinstance(value, str) and len(text) <= LARGE:  # as the command line has it: messages and calls can be read
+        text = values.shown(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 

@@ -55,6 +55,9 @@ function told(entries) {
   return [plural(entries.length, "message"), calls ? plural(calls, "call") : "", tokens ? `${short(tokens)} tok` : "", cost ? money(cost) : ""].filter(Boolean).join(", ");
 }
 
+/** A duration, if the log tells it: of a first try that failed it has only the end. */
+const length = (ms) => (ms > 0 ? duration(ms) : "");
+
 const short = (tokens) => (tokens < 1000 ? String(tokens) : `${(tokens / 1000).toFixed(1)}k`);
 
 function entry(one, known, agent, goTo, user) {
@@ -90,7 +93,7 @@ function frame(call, known, goTo) {
   const step = known.steps.get(call.step);
   const bars = step ? step.bars : [];
   const made = bars.filter(([kind, , to]) => to !== null && ["run", "done", "failed", "killed", "child"].includes(kind));
-  const took = made.length ? duration(made.reduce((sum, [, from, to]) => sum + to - from, 0)) : "";
+  const took = length(made.reduce((sum, [, from, to]) => sum + to - from, 0));
   const line = (kind, sign, text, right) => h("div", { class: kind }, h("span", { "aria-hidden": "true" }, sign), h("span", null, text), h("span", { class: "muted r" }, right || ""));
   return h("div", { class: "tool", "data-call": call.id },
     line("", "ƒ", [h("b", null, shown(call.name)), "(", given(call.arguments), ")"], took),
@@ -121,7 +124,7 @@ export function history(step, known) {
   let failed = 0;
   let waits = 0;
   return step.bars.flatMap(([kind, from, to]) => {
-    const took = to === null ? "" : duration(to - from);
+    const took = to === null ? "" : length(to - from);
     if (kind === "failed") {
       const one = tries[failed];
       failed += 1;

@@ -33,7 +33,7 @@ export function chips({ query, change, placeholder, more = null, list = null }) 
   return h("form", { class: "filter", role: "search", onsubmit: submit },
     set.map((one) => {
       const [, name, sign, text] = SET.exec(one);
-      return h("span", { class: "chip", key: one }, h("b", null, name), sign === ":" ? " " : ` ${sign === "!=" ? "≠" : sign} `, shown(text.replace(/^["']|["']$/g, "")), h("button", { type: "button", "aria-label": `Remove ${one}`, onclick: drop(one) }, "×"));
+      return h("span", { class: "chip", key: one }, h("b", null, name), sign === ":" ? " " : h("span", null, ` ${sign === "!=" ? "≠" : sign} `), shown(text.replace(/^["']|["']$/g, "")), h("button", { type: "button", "aria-label": `Remove ${one}`, onclick: drop(one) }, "×"));
     }),
     h("input", { name: "q", key: "q", type: "search", value: rest, "aria-label": "Filter", autocomplete: "off", spellcheck: "false", placeholder: set.length ? "" : placeholder, list: list ? "filter-words" : null }),
     list ? h("datalist", { id: "filter-words", key: "list" }, list.map(([name, text]) => h("option", { value: worded(name, text) }))) : null,

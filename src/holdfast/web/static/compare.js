@@ -1,6 +1,7 @@
 // Two tasks side by side: their common past folded, the first difference marked, then events in pairs, state and cost.
 
 import { get } from "./api.js";
+import { copyAs, quoted } from "./copy.js";
 import { h } from "./dom.js";
 import { status } from "./icons.js";
 import { legend } from "./keys.js";
@@ -72,10 +73,10 @@ export function compare(page, to) {
       const { common, pairs, tasks } = known.found;
       const first = pairs.findIndex(differs);
       return [
-        h("div", { class: "row" }, h("h1", null, "Compare"), h("span", { class: "muted sm desc" }, "A fork shares its past. What is equal is folded; the first difference is marked."), h("span", { class: "grow" }), h("button", { class: "btn ghost", type: "button", onclick: swap }, "Swap"), h("button", { class: "btn", type: "button", onclick: () => jump(1) }, "Next difference", h("kbd", null, "n"))),
+        h("div", { class: "row" }, h("h1", null, "Compare"), h("span", { class: "muted sm desc" }, "A fork shares its past. What is equal is folded; the first difference is marked."), h("span", { class: "grow" }), copyAs({ command: `holdfast diff ${quoted(to.a)} ${quoted(to.b)}`, path: `/api/v1/compare?${new URLSearchParams({ a: to.a, b: to.b })}` }), h("button", { class: "btn ghost", type: "button", onclick: swap }, "Swap"), h("button", { class: "btn", type: "button", onclick: () => jump(1) }, "Next difference", h("kbd", null, "n"))),
         h("section", { class: "panel three" }, h("div", { class: "cmp" }, head(tasks[0]), h("div", { class: "mid" }), head(tasks[1]),
           past(common),
-          pairs.flatMap((pair, index) => [index === first ? h("div", { class: "band first" }, "first difference") : null, side(pair[0], pair, index), h("div", { class: "mid" }, String((pair[0] || pair[1])[0])), side(pair[1], pair, index)]))),
+          pairs.flatMap((pair, index) => [index === first ? h("div", { class: "band first" }, "first difference") : null, side(pair[0], pair, index), h("div", { class: "mid" }, String((pair[0] || pair[1])[0]), differs(pair) ? h("span", { title: "They differ" }, " ≠") : null), side(pair[1], pair, index)]))),
         h("div", { class: "cols" }, states(tasks), costs(tasks), results(tasks)),
         legend([["n p", "next, previous difference"], ["esc", "all tasks"]]),
       ];

@@ -14,8 +14,12 @@ export async function copy(text, button) {
   setTimeout(() => { label.textContent = before; }, 1200);
 }
 
-/** A word of a command as a shell takes it: what others have named can't become a command of its own. */
-export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+/** A word as it is typed in a shell: an id may hold spaces, quotes and line ends, and must not become a command. */
+export function quoted(word) {
+  if (/^[\w@%+=:,./~#-]+$/.test(word) && !/^[~#]/.test(word)) return word;
+  if (!/\p{C}|[\u2028\u2029]/u.test(word)) return `'${word.replaceAll("'", "'\\''")}'`;
+  return `$'${word.replace(/['\\]/g, "\\$&").replace(/\p{C}|[\u2028\u2029]/gu, (one) => `\\U${one.codePointAt(0).toString(16).padStart(8, "0")}`)}'`;
+}
 
 /** A button with a menu of ways. */
 export function copyAs({ command, python, path }) {

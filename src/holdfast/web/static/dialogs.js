@@ -7,6 +7,7 @@ import { shown, trouble } from "./text.js";
 export function ask({ title, text, fields = [], confirm, bad = false, act }) {
   return new Promise((resolve) => {
     const dialog = document.createElement("dialog");
+    dialog.setAttribute("aria-label", title);
     let error = null;
     let busy = false;
     const send = async (event) => {

@@ -87,7 +87,7 @@ function attempts(one, found, goTo) {
     const tried = found.tries[index];
     const pause = one.bars.find(([what, start]) => what === "pause" && start === to);
     const told = kind === "done" ? h("span", { class: "completed" }, "done") : kind === "killed" ? h("span", { class: "failed" }, "the process died") : h("span", { class: "failed" }, tried && tried.type ? shown(`${tried.type}: ${tried.message}`) : "failed");
-    return h("tr", { key: index }, h("td", { class: "m" }, tried && tried.seq ? h("button", { class: "link", type: "button", onclick: () => goTo(tried.seq) }, String(index + 1)) : String(index + 1)), h("td", { class: "m muted" }, clock(from)), h("td", { class: "m val" }, told), h("td", { class: "m r" }, to === null ? "–" : duration(to - from)), h("td", { class: "m muted r" }, pause ? duration(pause[2] - pause[1]) : "–"));
+    return h("tr", { key: index }, h("td", { class: "m" }, tried && tried.seq ? h("button", { class: "link", type: "button", onclick: () => goTo(tried.seq) }, String(index + 1)) : String(index + 1)), h("td", { class: "m muted" }, clock(from)), h("td", { class: "m val" }, told), h("td", { class: "m r" }, to === null || to === from ? "–" : duration(to - from)), h("td", { class: "m muted r" }, pause ? duration(pause[2] - pause[1]) : "–"));
   });
 }
 

@@ -1,7 +1,7 @@
 // The inbox: what tasks wait for that a person can give, oldest first, and what came of what the person did.
 
 import { calmly, get, post } from "./api.js";
-import { commandLine } from "./copy.js";
+import { commandLine, copyAs } from "./copy.js";
 import { ask } from "./dialogs.js";
 import { h } from "./dom.js";
 import { choices, fieldsOf, labelOf, valueOf } from "./forms.js";
@@ -72,7 +72,7 @@ export function inbox(page, to) {
       if (known.entries === null) return h("p", { class: "plain muted" }, "Reading the inbox …");
       const count = (kind) => known.entries.filter((one) => !kind || kindOf(one) === kind).length;
       return [
-        h("div", { class: "row" }, h("h1", null, "Inbox"), h("span", { class: "muted sm desc" }, "Tasks waiting for human input. What you decide is recorded with your name.")),
+        h("div", { class: "row" }, h("h1", null, "Inbox"), h("span", { class: "muted sm desc" }, "Tasks waiting for human input. What you decide is recorded with your name."), h("span", { class: "grow" }), copyAs({ command: "holdfast inbox --json", python: "list(app.inbox())", path: "/api/v1/inbox" })),
         h("div", { class: "split" },
           h("nav", { class: "kinds", "aria-label": "Kinds" }, KINDS.filter(([kind]) => kind !== "other" || count("other")).map(([kind, label, shape]) => h("button", { type: "button", "aria-pressed": String(known.kind === kind), onclick: () => { known.kind = kind; known.on = 0; page.draw(); } }, h("span", { class: `st ${shape}` }, icon(shape)), label, h("span", { class: "n" }, String(count(kind))))),
             h("p", { class: "muted sm desc" }, "Oldest first. A worker resumes a task as soon as you have decided.")),

@@ -50,6 +50,7 @@ export function onKeys(own, ofScreen) {
 export function showKeys() {
   const dialog = document.createElement("dialog");
   dialog.className = "help";
+  dialog.setAttribute("aria-label", "Keys");
   const off = () => Boolean(localStorage.getItem(OFF));
   const show = () => render([
     h("h2", null, "Keys"),

@@ -72,7 +72,7 @@ function bar() {
 function live() {
   const age = Date.now() - connection.at;
   const told = (kind, word, small, what) => h("button", { type: "button", class: `live${kind}`, title: `${what} the live view`, onclick: () => { hold(!connection.held); draw(); } }, h("i"), `${word} `, h("small", null, small), h("span", { class: "vh" }, `, press to ${what.toLowerCase()}`));
-  if (connection.state === "live") return told("", "Live", age < 20_000 ? "" : `as of ${ago(age)} ago`, "Pause");
+  if (connection.state === "live") return told("", "Live", age < 20_000 ? "as of now" : `as of ${ago(age)} ago`, "Pause");
   if (connection.state === "paused") return told(" off", "Paused", connection.at && age > 1500 ? `as of ${ago(age)} ago` : "", "Resume");
   const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
   return h("span", { class: "live lost" }, h("i"), "Not connected ", h("small", null, `tries again in ${left} s`));
@@ -207,6 +207,7 @@ async function found1(text) {
 async function find() {
   const dialog = document.createElement("dialog");
   dialog.className = "finder";
+  dialog.setAttribute("aria-label", "Find and commands");
   let found = await found1("");
   let at = 0;
   let asked = 0;
@@ -307,7 +308,10 @@ async function begin() {
 onMove(() => {
   if (!session) return;
   if (screen && screen.moved && screen.moved(route())) draw();
-  else show();
+  else {
+    show();
+    requestAnimationFrame(() => document.getElementById("main")?.focus({ preventScroll: true })); // what had the focus is gone
+  }
 });
 
 onKeys({

@@ -5,6 +5,7 @@ import { compared, lines, plain } from "./moments.js";
 import { number, plural, shown, value } from "./text.js";
 
 const SIGNS = { add: "+", del: "−", chg: "~" };
+const ORDER = ["state", "plan", "facts", "questions", "checkpoints", "flags", "notes", "artifacts", "task"];
 const NAMES = { task: "task", state: "state", facts: "facts", plan: "plan", questions: "questions", flags: "flags", notes: "notes", artifacts: "artifacts", checkpoints: "checkpoints" };
 
 /** The panel beside the timeline. */
@@ -34,13 +35,13 @@ function differences(changes, event, writers, goTo) {
 
 function entry(one, writers, goTo, more = null) {
   const wrote = writers && (writers.get(`${one.section}\u0000${one.key}`) || (one.section === "task" ? writers.get(one.key) : undefined));
-  const source = wrote ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
+  const source = wrote && one.section !== "checkpoints" ? h("button", { class: "src", type: "button", title: `written at seq ${wrote}`, onclick: () => goTo(wrote) }, `seq ${wrote}`) : null;
   const sign = one.section === "plan" && !one.kind ? (plain(one.value).done ? "✓" : "○") : SIGNS[one.kind] || "";
   const isMarked = one.section === "plan" && !one.kind; // its sign says whether it is done
-  if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source));
+  if (["questions", "flags"].includes(one.section)) return h("div", { key: `${one.section}/${one.key}`, class: one.kind }, h("span", { class: "g" }, sign), h("span", { class: "v solo" }, shown(one.key), source ? [" ", source] : null));
   return h("div", { key: `${one.section}/${one.key}`, class: one.kind },
     h("span", { class: "g" }, sign ? [h("span", { class: "vh" }, { add: "added", del: "removed", chg: "changed" }[one.kind] || ""), sign] : ""), h("span", { class: "k", title: one.key }, shown(one.key)),
-    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value, isMarked), source, more));
+    h("span", { class: "v" }, one.kind === "chg" ? [h("del", null, told(one.section, one.was)), " "] : null, told(one.section, one.value, isMarked), source ? [" ", source] : null, more ? [" · ", more] : null));
 }
 
 function told(section, given, isMarked = false) {
@@ -63,7 +64,8 @@ export function sections(now, writers, goTo, rollBackTo) {
   }
   const said = (section, found) => (section === "plan" ? `${found.filter((one) => plain(one.value).done).length} of ${found.length} done` : section === "state" ? plural(found.length, "key") : `${found.length}`);
   const back = (one) => (one.section === "checkpoints" && rollBackTo && Number.isInteger(one.value) ? h("button", { class: "link sm", type: "button", onclick: () => rollBackTo(one.value) }, "roll back to it") : null);
-  return h("div", { class: "cols" }, [...groups].map(([section, found]) => h("section", { class: "panel", key: section }, h("header", null, h("h2", null, capital(NAMES[section] || section)), h("span", { class: "muted sm" }, said(section, found))), h("div", { class: "kv" }, found.map((one) => entry(one, writers, goTo, back(one)))))));
+  const shownFirst = ([one], [two]) => ORDER.indexOf(one) - ORDER.indexOf(two);
+  return h("div", { class: "cols filled" }, [...groups].sort(shownFirst).map(([section, found]) => h("section", { class: "panel", key: section }, h("header", null, h("h2", null, capital(NAMES[section] || section)), h("span", { class: "muted sm" }, said(section, found))), h("div", { class: "kv" }, found.map((one) => entry(one, writers, goTo, back(one)))))));
 }
 
 const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);

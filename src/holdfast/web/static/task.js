@@ -20,6 +20,7 @@ const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
 const CHILD_AGAIN_MS = 2000;
+const COARSE_MS = 600_000;
 const TABS = [["timeline", "Timeline"], ["conversation", "Conversation"], ["state", "State"], ["knowledge", "Decisions & facts"], ["artifacts", "Artifacts"], ["failures", "Failures"], ["events", "Events"]];
 
 /** What a tab, or a task that waits for a person, needs beside the timeline. It is loaded when it is first shown. */
@@ -213,7 +214,26 @@ export function task(page, to) {
 
   const resume = () => askPerson({ title: `Resume ${id}?`, text: "The task becomes pending, and a worker takes it. The step that failed is tried afresh; completed steps are not repeated.", fields: [{ name: "why", label: "Why (recorded)" }, ...(known.header.deadline ? [{ name: "deadline", label: "New deadline, from now, such as 2h (empty: the old one)" }] : [])], confirm: "Resume", act: ({ why, deadline = "" }) => act("resume", { why, ...(deadline.trim() ? { deadline: deadline.trim() } : {}) }) });
 
-  const rollback = () => askPerson({ title: `Roll ${id} back to seq ${seq()}?`, text: `Steps recorded after seq ${seq()} are void; the history is kept. A call that has happened is not made again: it returns its outcome.`, fields: [{ name: "why", label: "Why (recorded)" }], confirm: `Roll back to seq ${seq()}`, bad: true, act: ({ why }) => act("rollback", { to: seq(), why }) });
+  const VOID = "are void; the history is kept. A call that has happened is not made again: it returns its outcome.";
+  const rollback = () => (view.at ? rollbackThere() : rollbackSomewhere());
+
+  const rollbackThere = () => askPerson({ title: `Roll ${id} back to seq ${seq()}?`, text: `Steps recorded after seq ${seq()} ${VOID}`, fields: [{ name: "why", label: "Why (recorded)" }], confirm: `Roll back to seq ${seq()}`, bad: true, act: ({ why }) => act("rollback", { to: seq(), why }) });
+
+  /** At the newest moment there is nothing to take back: the person says to where. The last checkpoint is proposed. */
+  const rollbackSomewhere = () => askPerson({
+    title: `Roll ${id} back?`, text: `Steps recorded after the seq that you give ${VOID} The slider shows the task at each seq.`,
+    fields: [{ name: "to", label: `Back to seq, 1 to ${head() - 1}`, value: lastCheckpoint() }, { name: "why", label: "Why (recorded)" }], confirm: "Roll back", bad: true,
+    act: ({ to: typed, why }) => {
+      const wanted = Number(typed);
+      if (!Number.isInteger(wanted) || wanted < 1 || wanted >= head()) throw new Error(`The seq must be a whole number from 1 to ${head() - 1}.`);
+      return act("rollback", { to: wanted, why });
+    },
+  });
+
+  function lastCheckpoint() {
+    const found = known.docs.now && known.docs.now.get("checkpoints");
+    return found && found.size ? String(Math.max(...found.values())) : "";
+  }
 
   /** Go to a checkpoint, and ask whether to take the task back to it. */
   const rollBackTo = (at) => { goTo(at); rollback(); };
@@ -276,7 +296,7 @@ export function task(page, to) {
     settle();
     if (view.step) inspect();
     const header = shownHeader();
-    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), orphaned(header), needs(header), failed(header), tabs(), content()];
+    return [crumb(header), top(header), budget(header.budget, pace(header)), past(), damaged(), orphaned(header), needs(header), failed(header), tabs(), h("div", { key: `tab-${view.tab}`, role: "tabpanel", "aria-label": TABS.find(([tab]) => tab === view.tab)?.[1] || "Timeline" }, content())];
   }
 
   const pace = (header) => shareDone(header, known.docs.now);
@@ -294,7 +314,7 @@ export function task(page, to) {
       other("forked", from);
       more.push(" · ", h("a", { href: addressOf(`/compare/${encodeURIComponent(from)}/${encodeURIComponent(id)}`) }, "compare"));
     }
-    return h("div", { class: "crumb" }, h("a", { href: addressOf("/") }, "Tasks"), " › ", h("a", { href: addressOf(`/?q=${encodeURIComponent(`agent:${header.agent}`)}`) }, shown(header.agent)), " › ", h("span", { class: "m" }, shown(id)), h("span", { class: "muted" }, more));
+    return h("div", { class: "crumb" }, h("a", { href: addressOf("/") }, "Tasks"), h("span", { class: "sep" }, " › "), h("a", { href: addressOf(`/?q=${encodeURIComponent(`agent:${header.agent}`)}`) }, shown(header.agent)), h("span", { class: "sep" }, " › "), h("span", { class: "m" }, shown(id)), h("span", { class: "muted" }, more));
   }
 
   function which(header) {
@@ -307,7 +327,7 @@ export function task(page, to) {
   function top(header) {
     const at = known.stages.indexOf(header.stage);
     const mark = { failed: "x", doubt: "q", waiting: "w", interrupted: "x" }[which(header)] || "c";
-    const lane1 = known.lanes[known.lanes.length - 1];
+    const lane1 = known.lanes.findLast((one) => header.is_now || one.seq <= view.at);
     return h("div", { class: "thead" },
       h("div", null,
         h("div", { class: "row" }, h("h1", { class: "m tid" }, name(id)), status(which(header), { pill: true }),
@@ -323,7 +343,7 @@ export function task(page, to) {
           header.status === "completed" && header.is_now ? fact("result", value(header.result, 120)) : null)),
       h("div", { class: "row acts0" },
         canAct("steer") && resumable(header) ? h("button", { class: "btn pri", type: "button", onclick: resume }, icon("play"), again(header), h("kbd", null, "r")) : null,
-        canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), h("button", { class: "btn", type: "button", onclick: rollback, disabled: !view.at }, icon("back"), "Roll back …")] : null,
+        canAct("steer") ? [h("button", { class: "btn", type: "button", onclick: fork }, icon("fork"), "Fork from here", h("kbd", null, "f")), head() > 1 ? h("button", { class: "btn", type: "button", onclick: rollback }, icon("back"), "Roll back …") : null] : null,
         canAct("steer") && !header.cancelling && !["completed", "failed", "cancelled"].includes(header.status) ? h("button", { class: "btn bad", type: "button", onclick: cancel }, icon("stop"), "Cancel …") : null,
         copyAs({ command: `holdfast show ${quoted(id)}${view.at ? ` --at ${view.at}` : ""}`, python: view.at ? `app.at(${JSON.stringify(id)}, ${view.at})` : `app.get(${JSON.stringify(id)})`, path: `/api/v1${path}${view.at ? `?at=${view.at}` : ""}` })));
   }
@@ -338,6 +358,12 @@ export function task(page, to) {
     if (!known.chain) return h("button", { class: "link", type: "button", onclick: () => verify().catch(page.failed) }, "check it");
     if (known.chain.asking) return "checking …";
     return known.chain.ok ? h("span", { class: "completed" }, `✓ intact to seq ${known.chain.seq}`) : h("span", { class: "failed" }, `✗ broken at seq ${known.chain.problems[0].seq}: `, shown(known.chain.problems[0].why));
+  }
+
+  /** The same as a mark, above the events that it is about. */
+  function proof() {
+    if (!known.chain || known.chain.asking || !known.chain.ok) return h("span", { class: "sm" }, chain());
+    return [status("completed", { pill: true, word: "chain is intact" }), h("span", { class: "muted sm" }, `to seq ${known.chain.seq}`)];
   }
 
   function past() {
@@ -382,7 +408,7 @@ export function task(page, to) {
     const step = known.steps.get(failure.step) || steps().findLast((one) => one.key.endsWith(failure.step || "\u0000"));
     const took = step && step.bars.length ? Math.max(...step.bars.map(([, , to]) => to || 0)) - step.bars[0][1] : 0;
     return h("div", { class: "notice bad" }, h("span", { class: "st failed" }, icon("failed")),
-      h("span", null, h("b", { class: "m" }, shown(`${first.type}: ${first.message}`)), step ? [" in ", h("b", { class: "m" }, shown(step.key)), ` after ${plural(step.attempts, "attempt")}${took > 1000 ? ` over ${duration(took)}` : ""}.`] : "", " ", h("span", { class: "ink2" }, plural(header.steps.committed, "step"), " committed and kept.")), h("span", { class: "grow" }),
+      h("span", null, h("b", { class: "m" }, shown(`${first.type}: ${first.message}`)), step ? [" in ", h("b", { class: "m" }, shown(step.key)), ` after ${plural(step.attempts, "attempt")}${took > 1000 ? ` over ${duration(took)}` : ""}.`] : "", " ", h("span", { class: "ink2" }, header.steps.committed ? `${plural(header.steps.committed, "committed step")} ${header.steps.committed === 1 ? "is" : "are"} kept and not repeated.` : "No step was committed.")), h("span", { class: "grow" }),
       step && canAct("steer") && step.first > 1 ? h("button", { class: "btn", type: "button", onclick: () => { goTo(step.first - 1); fork(); } }, icon("fork"), "Fork before it") : null,
       view.tab === "failures" ? null : h("button", { class: "btn", type: "button", onclick: () => ask({ tab: "failures" }) }, "Traceback"));
   }
@@ -394,7 +420,7 @@ export function task(page, to) {
     const counts = { timeline: known.steps.size, conversation: counted(known.rows.slice(0, seq())), knowledge: decided + sized("facts"), artifacts: sized("artifacts"), events: head(), failures: failing(steps()).length };
     if (known.tabSeen !== view.tab) {
       known.tabSeen = view.tab; // on a phone the tabs are wider than the screen
-      requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(".tabs [aria-selected=true]")?.scrollIntoView({ inline: "center", block: "nearest" })));
+      requestAnimationFrame(() => requestAnimationFrame(() => centred(document.querySelector(".tabs [aria-selected=true]"))));
     }
     const choose1 = (tab) => (event) => { event.preventDefault(); ask({ tab: tab === "timeline" ? null : tab }); };
     return h("div", { class: "tabs", role: "tablist", "aria-label": "Views of the task" }, TABS.map(([tab, label]) => h("a", { role: "tab", href: `?tab=${tab}`, "aria-selected": String(view.tab === tab), onclick: choose1(tab) }, label, counts[tab] ? h("span", { class: "n" }, number(counts[tab])) : null)));
@@ -437,7 +463,7 @@ export function task(page, to) {
     const start = known.rows.length ? known.rows[0][1] : 0;
     const open = header.status === "running" && !header.interrupted;
     const pending = all.some((one) => one.bars.some(([, , to]) => to === null));
-    const end = Math.max(lastMs(), open || pending ? Date.now() + known.skew : 0, known.dead ? known.dead.since : 0, start + 1);
+    const end = Math.max(lastMs(), known.dead ? known.dead.since : open || pending ? Date.now() + known.skew : 0, start + 1); // a dead worker writes nothing: its bars end with it
     const made = [known.rows.length, known.arrived, end, view.real].join(); // of a long task it takes as long as all the rest
     if (!known.scale || known.scale.made !== made) known.scale = { made, time: scale(all, known.rows, known.lanes, start, end, !view.real) };
     const { time } = known.scale;
@@ -503,7 +529,7 @@ export function task(page, to) {
   }
 
   function eventsHead() {
-    return h("header", null, h("h2", null, `${plural(head(), "event")}, each chained to the one before`), h("span", { class: "sm" }, chain()), h("span", { class: "grow" }),
+    return h("header", null, h("h2", null, `${plural(head(), "event")}, each chained to the one before`), proof(), h("span", { class: "grow" }),
       known.chain && !known.chain.asking ? h("button", { class: "btn ghost sm", type: "button", onclick: () => verify().catch(page.failed) }, "Verify again") : null,
       h("button", { class: "btn ghost sm", type: "button", onclick: () => save(`${path}/export`, "task.jsonl").catch(page.failed) }, "Export .jsonl"));
   }
@@ -612,10 +638,18 @@ function resumable(header) {
   return header && (header.status === "failed" || (header.waiting && header.waiting.kind === "quarantined"));
 }
 
+/** Bring a tab to the middle of its row; the page itself does not move. */
+function centred(tab) {
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - (tab.parentElement.clientWidth - tab.clientWidth) / 2;
+}
+
 function due(iso) {
   const left = Date.parse(iso) - Date.now();
-  return left > 0 ? `in ${duration(left)}` : `was ${duration(-left)} ago`;
+  return left > 0 ? `in ${roughly(left)}` : `was ${roughly(-left)} ago`;
 }
+
+/** Of what is far away, seconds are left out. */
+const roughly = (ms) => duration(ms > COARSE_MS ? ms - (ms % 60_000) : ms);
 
 /** What is to be changed in a fork, as it was typed. */
 function parsedPatch(text) {
@@ -629,10 +663,12 @@ function parsedPatch(text) {
 /** How far away a deadline was at an event. */
 function dueThen(iso, event) {
   const left = event ? Date.parse(iso) - event[1] : 0;
-  return left > 0 ? `was in ${duration(left)}` : "had passed";
+  return left > 0 ? `was in ${roughly(left)}` : "had passed";
 }
 
 const LIMITS = { cost: ["cost", money], wall_time: ["working time", (one) => duration(one * 1000)] };
+const LIMITS_IN_ORDER = ["cost", "tokens", "turns", "calls", "steps", "wall_time"];
+const place = (limit) => (LIMITS_IN_ORDER.includes(limit) ? LIMITS_IN_ORDER.indexOf(limit) : LIMITS_IN_ORDER.length);
 
 /** How much of a task is done, by its plan; 0 if that is not known, or it has ended. */
 function shareDone(header, doc) {
@@ -642,7 +678,7 @@ function shareDone(header, doc) {
 }
 
 function budget(found, share) {
-  const limits = found ? Object.entries(found.limits) : [];
+  const limits = found ? Object.entries(found.limits).sort(([one], [two]) => place(one) - place(two)) : [];
   if (!limits.length) return null;
   return h("section", { class: "budget", "aria-label": "Budget" }, limits.map(([limit, most]) => {
     const used = found.used[limit] || 0;

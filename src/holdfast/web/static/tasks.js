@@ -148,11 +148,11 @@ const opened = (row) => goWithin(row.namespace, pathOf(row));
 const starts = (page) => Boolean(page.about && page.about.agents.length && page.about.rights.includes("steer") && !page.about.read_only);
 
 function head(query, page) {
-  const filtered = query ? ` # ${query.replace(/[\p{Cc}\u2028\u2029]+/gu, " ")}` : ""; // a comment ends with its line
-  return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first."), h("span", { class: "grow" }),
+  const filtered = query ? ` # ${query.replace(/[\p{C}\s]+/gu, " ")}` : ""; // a comment is one line
+  return h("div", { class: "row" }, h("h1", null, "Tasks"), h("span", { class: "muted sm desc" }, "Every task in this store, newest first. The counts are the filter."), h("span", { class: "grow" }),
     starts(page) ? h("button", { class: "btn pri", type: "button", onclick: () => startTask().catch(page.failed) }, icon("play"), "Start a task") : null,
-    columnsMenu(),
-    copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }));
+    copyAs({ command: `holdfast list --json${filtered}`, python: "app.list()", path: `/api/v1/tasks${query ? `?q=${encodeURIComponent(query)}` : ""}` }),
+    columnsMenu());
 }
 
 function statebar(counts, on, choose) {
@@ -228,7 +228,7 @@ function columnsMenu() {
     localStorage.setItem(HIDDEN, JSON.stringify(event.target.checked ? hidden.filter((one) => one !== id) : [...hidden, id]));
     ask({}); // which draws
   };
-  return h("details", { class: "menu columns" }, h("summary", { class: "btn ghost" }, "Columns"),
+  return h("details", { class: "menu columns" }, h("summary", { class: "btn" }, "Columns"),
     h("div", { class: "sheet" }, OPTIONAL.map(([id, label]) => h("label", { key: id, class: "row" }, h("input", { type: "checkbox", checked: !hidden.includes(id), onchange: change(id) }), label))));
 }
 
@@ -256,8 +256,8 @@ function line(row, strip, on, chosen, flip) {
     h("td", { class: "c-st" }, row.namespace ? null : h("label", { class: "pick" }, h("input", { type: "checkbox", checked: chosen, "aria-label": `Select ${row.id}`, onchange: () => flip(row.id) })), status(which)),
     h("td", { class: "c-id" }, h("a", { class: "id", href: addressOf(within(row.namespace, pathOf(row))), "data-whole": row.namespace ? "" : null }, name(row.local || row.id)), h("span", { class: "sub" }, row.namespace ? [h("b", null, shown(namespaceOf(row))), " · "] : null, shown(row.agent), row.mock ? " (mock)" : "")),
     h("td", { class: "c-stage" }, pips(row, strip, which)),
-    h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? strip.came : ""))),
-    h("td", { class: "c-strip" }, strip ? drawStrip(strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
+    h("td", { class: "c-why" }, h("span", { class: "why" }, shown(strip ? `${which === "interrupted" ? "its process died; " : ""}${strip.came}` : ""))),
+    h("td", { class: "c-strip" }, strip ? drawStrip(which === "interrupted" ? [...strip.pieces, ["kill", 0]] : strip.pieces) : h("svg", { class: "strip", viewBox: "0 0 190 16" })),
     h("td", { class: "r m c-took" }, strip && strip.took_ms ? duration(strip.took_ms) : "–"),
     h("td", { class: "r m c-cost" }, strip && strip.share !== null && strip.share !== undefined ? mini(strip.share) : null, strip ? money(strip.cost) : "–"),
     h("td", { class: "r m muted c-when" }, ago(now - changed)));

@@ -52,16 +52,18 @@ export function value(given, most = 400) {
   return [h("span", { class: kind }, shown(cut ? text.slice(0, most) : text)), cut ? h("span", { class: "muted" }, ` … ${text.length - most} characters more`) : null];
 }
 
-/** A duration: 12 ms, 3.2 s, 1 m 26 s, 2 h 03 m, 4 d 02 h. */
+/** A duration: 12 ms, 3.2 s, 5 m, 1 m 26 s, 2 h 03 m, 4 d 02 h. */
 export function duration(ms) {
   if (ms < 1) return "0 ms";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
   const s = Math.round(ms / 1000);
-  if (s < 3600) return `${Math.floor(s / 60)} m ${String(s % 60).padStart(2, "0")} s`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")} m`;
-  return `${Math.floor(s / 86_400)} d ${String(Math.floor((s % 86_400) / 3600)).padStart(2, "0")} h`;
+  if (s < 3600) return both(Math.floor(s / 60), "m", s % 60, "s");
+  if (s < 86_400) return both(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "m");
+  return both(Math.floor(s / 86_400), "d", Math.floor((s % 86_400) / 3600), "h");
 }
+
+const both = (large, unit, small, lesser) => `${large} ${unit}${small ? ` ${String(small).padStart(2, "0")} ${lesser}` : ""}`;
 
 /** How long ago, in one word. */
 export function ago(ms) {

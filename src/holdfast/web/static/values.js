@@ -15,6 +15,7 @@ export function openValue(blob, name) {
 export async function open(href, name) {
   const dialog = document.createElement("dialog");
   dialog.className = "whole";
+  dialog.setAttribute("aria-label", name);
   let text = null;
   let error = null;
   const show = () => render([

@@ -7,6 +7,7 @@ import { clock, duration, shown } from "./text.js";
 const SILENCE_MS = 20_000;
 const FOLD = 0.04;
 const MOST_FOLDED = 0.45;
+const LABEL = 0.12;
 const WORK = new Set(["run", "done", "failed", "killed", "child"]);
 
 /** A scale of time: `at(ms)` is a share of the width. Silences over 20 s are folded, unless real time is wanted. */
@@ -84,8 +85,15 @@ export function lane(time, lanes, dead, upto) {
     const gone = one.end === "killed" || one.end === "lost" || (open && last && dead);
     const kind = gone ? "gone" : open ? "held" : "freed";
     const later = upto && one.seq > upto ? " later" : "";
-    return h("span", { key: one.seq, class: `lane ${kind}${later}`, style: span(time, one.start, open ? (dead && last ? dead.since : time.end) : one.until), title: `${nameOf(one)}, from ${clock(one.start)}` }, h("span", null, shown(nameOf(one))));
+    return h("span", { key: one.seq, class: `lane ${kind}${later}`, style: span(time, one.start, open ? (dead && last ? dead.since : time.end) : one.until), title: `${nameOf(one)}, from ${clock(one.start)}` }, named(one));
   })));
+}
+
+/** What stands on a lane: of a narrow one the number, or nothing. */
+function named(one) {
+  const text = nameOf(one);
+  const [word, ...more] = text.split(" ");
+  return h("span", null, h("span", { class: "w" }, `${word} `), shown(more.join(" ")));
 }
 
 /** A process as people know it: its number, and its machine if a worker announced it. */
@@ -93,14 +101,25 @@ export function nameOf({ holder }) {
   return `process ${holder ? holder.pid : "?"}${holder && holder.machine ? ` on ${holder.machine}` : ""}`;
 }
 
+/** Which of places in order are far enough from the one before: the words of others would cover each other. */
+function apart(places) {
+  let last = -1;
+  return places.map((one) => {
+    const far = one - last >= LABEL;
+    if (far) last = one;
+    return far;
+  });
+}
+
 /** The lines across all rows: seconds, folded silences, kills, the moment that is shown, now. */
 export function overlay(time, lanes, dead, moment, running) {
   const kills = lanes.filter((one) => one.end === "killed" || one.end === "lost").map((one) => [one.until, one.end]);
   if (dead) kills.push([dead.since, "killed"]);
+  const worded = apart(kills.map(([at]) => time.at(at)));
   return h("div", { class: "over", "aria-hidden": "true" },
     time.ticks.map(([at, text]) => h("i", { class: "tick", style: { left: share(at) } }, h("span", null, text))),
     time.silences.map(([from, to]) => h("i", { class: "fold", style: span(time, from, to) }, h("span", null, duration(to - from)))),
-    kills.map(([at, how]) => h("i", { class: "killed", style: { left: share(time.at(at)) } }, h("span", { class: time.at(at) > 0.2 ? "left" : "", title: how === "lost" ? "It was silent for too long, and may still be at work" : "It ended without releasing the task. The log holds when it last wrote, and not which signal ended it or when" }, how === "lost" ? "lost" : "killed"))),
+    kills.map(([at, how], index) => h("i", { class: "killed", style: { left: share(time.at(at)) } }, !worded[index] ? null : h("span", { class: time.at(at) > 0.2 ? "left" : "", title: how === "lost" ? "It was silent for too long, and may still be at work" : "It ended without releasing the task. The log holds when it last wrote, and not which signal ended it or when" }, how === "lost" ? "lost" : "killed"))),
     moment !== null ? h("i", { class: "moment", style: { left: share(time.at(moment)) } }) : null,
     running && moment === null ? h("i", { class: "now", style: { left: share(time.at(time.end)) } }, h("span", null, "now")) : null);
 }
@@ -109,14 +128,14 @@ const SAID = { run: "running", done: "done", failed: "failed try", killed: "its 
 
 /** A row: the call as code, and its bars. */
 export function row(time, step, { on, later, choose, firstOfTurn, deep = 0, task = "", flip = null, isOpen = false }) {
-  const text = step.child ? `↳ ${step.child}` : `${step.name}(${step.given})`;
+  const text = step.child ? `↳ ${step.child.split("/").pop()}` : `${step.name}(${step.given})`;
   const ends = (kind, to) => (to !== null ? to : kind === "run" ? time.open : time.end); // what runs ends with its process
   const said = step.bars.map(([kind, from, to]) => `${SAID[kind]} ${duration(ends(kind, to) - from)}`).join(", ");
-  return h("li", { key: task ? `${task}\n${step.key}` : step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}${deep ? ` in in${deep}` : ""}${step.child ? " has" : ""}` },
+  return h("li", { key: task ? `${task}\n${step.key}` : step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}${deep ? ` in in${deep}` : step.turn && !firstOfTurn ? " within" : ""}${step.child ? " has" : ""}` },
     step.child && flip ? h("button", { type: "button", class: "opens", "aria-expanded": String(isOpen), "aria-label": `Steps of ${step.child}`, onclick: () => flip(step.child) }, isOpen ? "▾" : "▸") : null,
-    h("button", { type: "button", class: "label", "aria-pressed": String(on), onclick: () => choose(step) },
+    h("button", { type: "button", class: "label", "aria-pressed": String(on), title: step.child || null, onclick: () => choose(step) },
       firstOfTurn ? h("span", { class: "turn" }, `turn ${step.turn}`) : null,
-      h("span", { class: "code1" }, shown(text)), step.came ? h("span", { class: "came" }, " → ", shown(step.came)) : null,
+      h("span", { class: "code1" }, shown(text)), step.came ? h("span", { class: "came" }, "→ ", shown(step.came)) : null,
       h("span", { class: "vh" }, `, ${step.status}: ${said}`)),
     h("div", { class: "track", "aria-hidden": "true" }, step.bars.map(([kind, from, to], index) => h("span", { key: index, class: `bar ${kind}${to === null ? " open" : ""}`, style: span(time, from, ends(kind, to)), title: `${SAID[kind]}, ${duration(ends(kind, to) - from)}` }))));
 }
