@@ -1,4 +1,4 @@
-"""Warnings in the program's log: of what went wrong without anybody being there to be told."""
+"""Warnings in the program's log: something went wrong, and there is no caller who could be given an error."""
 
 from __future__ import annotations
 
