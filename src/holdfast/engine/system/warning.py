@@ -1,4 +1,4 @@
-"""Warnings in the program's log, for what goes wrong while no caller waits who could get an error."""
+"""Warnings in the program's log: something went wrong, and there is no caller who could be given an error."""
 
 from __future__ import annotations
 
