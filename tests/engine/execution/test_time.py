@@ -13,6 +13,7 @@ from holdfast import Budget, DidNotHappen, Happened, LeaseLost, Retry, agent, to
 from holdfast.engine.definitions import call
 from holdfast.engine.drivers.abandonable import ABANDONED
 from holdfast.engine.execution.watch import Watch
+from holdfast.failpoints import armed
 from tests.clocks import HeldClock
 from tests.engine.both import KINDS, declarer, events, kinds
 from tests.engine.workers.test_worker import working
@@ -598,6 +599,25 @@ def test_the_deadline_ends_a_task_that_waits_for_a_larger_budget(app, clock, eit
     clock.advance(3_600)
     until(lambda: app.run(worker, id="t").status == "failed")
     assert type_of(app.get("t")) == ("failed", "TimeLimit")
+
+
+def test_a_deadline_that_passes_while_a_suspension_is_written_comes_after_it(app, either, late):
+    """The body fails with TimeLimit while the wait for a larger budget is on its way to the log."""
+
+    @either(budget=Budget(wall_time=SOON, on_exceed="ask"))
+    def worker(task):
+        yield task.step(late.wait, LONG, name="hang")
+
+    def slowly(name):
+        if name == "commit.before":
+            time.sleep(0.15)
+
+    with armed(slowly):
+        for number in range(4):
+            id = f"t{number}"
+            timed(lambda id=id, number=number: app.run(worker, id=id, deadline=SOON + 0.04 * (number + 1)))
+            until(lambda id=id: app.run(worker, id=id).status == "failed")
+            assert type_of(app.get(id)) == ("failed", "TimeLimit")
 
 
 # Calls that can be made once only

@@ -37,7 +37,7 @@ from holdfast.engine.execution.branches import (
     stands_for,
 )
 from holdfast.engine.execution.execution import Announced, Execution, Services, Transacted
-from holdfast.engine.execution.pending import PendingWrite, Stop
+from holdfast.engine.execution.pending import PendingWrite, Stop, settle
 from holdfast.engine.logs.committer import Ticket
 from holdfast.engine.logs.log import Log
 from holdfast.engine.logs.logs import Logs
@@ -347,6 +347,14 @@ class LoopExecution(Execution):
             super().send(group)
         else:
             self.batch_committed(ticket)
+
+    def submit_next(self) -> None:
+        """Send what has gathered meanwhile. After a suspension nothing is written: what still wanted to write stops."""
+        super().submit_next()
+        if self.suspended:
+            late = list(self._queue)
+            self._queue.clear()
+            settle(late, Suspended())
 
     def reread(self, batch: list[PendingWrite]) -> None:
         """The log moved on: read it in a thread, then decide again."""
