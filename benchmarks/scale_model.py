@@ -4,8 +4,9 @@ python -m benchmarks.scale_model                                # for 1, 10, 100
 python -m benchmarks.scale_model --tasks-a-day 5e6 --steps 40   # a load of your own
 python -m benchmarks.scale_model --measure                      # measure costs here, and the model's error
 
-Costs are CPU seconds and bytes of a process, a task and a step, of workers and of the server. They follow from three
-runs, and are checked against two others that took no part in it. Elapsed time is not used: it is the machine's.
+Costs are CPU seconds and bytes of a process, a task, a step and a commit, of workers and of the server. They follow
+from five runs of one process, and are checked against three others that took no part in it. What is written while a
+commit is on its way shares the next one: busy processes commit for many tasks at a time, those whose tasks wait do not.
 """
 
 from __future__ import annotations
@@ -31,16 +32,21 @@ RUSH_SECONDS = 3_600
 """How wide the busiest hour is: load is a curve round noon above an even rest."""
 
 
+EVENTS_BESIDE_STEPS = 2
+"""Events that a worker writes for a task beside its steps: one when it takes it, and one when it ends."""
+
+
 class Costs(Struct, frozen=True, kw_only=True):
-    """One resource: what a worker process takes to come and go, a task beside its steps, and a step."""
+    """One resource: what a worker process takes to come and go, a task beside its steps, a step, and a commit."""
 
     process: float
     task: float
     step: float
+    commit: float
 
-    def of(self, processes: float, tasks: float, steps: float) -> float:
+    def of(self, processes: float, tasks: float, steps: float, commits: float) -> float:
         """Return what so much work takes; `steps` are those of all tasks."""
-        return processes * self.process + tasks * self.task + steps * self.step
+        return processes * self.process + tasks * self.task + steps * self.step + commits * self.commit
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -53,16 +59,26 @@ class Measured(Struct, frozen=True, kw_only=True):
     """The most that one worker process held."""
     indexed_updates: float
     """Updates of a task's row that write every index, for one task."""
+    shared: float
+    """How many of the tasks that a busy process has share a commit: their part of all of them."""
+    commit_seconds: float
+    """How long a commit takes."""
+
+    def events_a_commit(self, tasks: float, rate: float) -> float:
+        """Return how many events of one process share a commit: `tasks` at a time write so many events a second."""
+        return max(1.0, min(rate * self.commit_seconds, self.shared * tasks))
 
 
 HERE = Measured(
-    worker=Costs(process=0.258, task=0.000280, step=0.000128),
-    server=Costs(process=0.030, task=0.000155, step=0.0000246),
-    wal=Costs(process=2_300, task=3_500, step=700),
+    worker=Costs(process=0.408, task=0.000260, step=0.0000583, commit=0.000412),
+    server=Costs(process=0.054, task=0.000153, step=0.0000194, commit=0.000354),
+    wal=Costs(process=460, task=3_500, step=730, commit=40),
     connections=4,
     indexed_updates=2,
+    shared=0.4,
+    commit_seconds=0.00026,
 )
-"""Measured with --measure; see docs/scale.md for when and where."""
+"""Measured with --measure, but for the length of a commit, which is that of a quiet machine: see docs/scale.md."""
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -105,11 +121,14 @@ class Day(Struct, frozen=True):
 
 def day(load: Load, costs: Measured, machines: Machines, workers: int, primaries: int) -> Day:
     """Simulate a day in steps of ten seconds: what comes in, what each resource lets through, and what stays."""
+    events = load.steps + EVENTS_BESIDE_STEPS
+    together = costs.events_a_commit(machines.concurrency, load.rate(DAY / 2) * events / workers)
+    task = 0, 1, load.steps, events / together
     most = {
-        "worker CPU": workers * machines.busy / costs.worker.of(0, 1, load.steps),
+        "worker CPU": workers * machines.busy / costs.worker.of(*task),
         "places of workers": workers * machines.concurrency / (load.steps * load.wait_seconds + 1e-9),
-        "server CPU": primaries * machines.cores * machines.busy / costs.server.of(0, 1, load.steps),
-        "WAL": primaries * machines.wal_bytes / costs.wal.of(0, 1, load.steps),
+        "server CPU": primaries * machines.cores * machines.busy / costs.server.of(*task),
+        "WAL": primaries * machines.wal_bytes / costs.wal.of(*task),
     }
     bottleneck = min(most, key=lambda name: most[name])
     through = most[bottleneck]
@@ -163,11 +182,22 @@ def _fewest(is_enough: Callable[[int], bool]) -> int:
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """Work that is done by real workers on a real server."""
+    """Work that is done by real workers on a real server. Steps wait for about so many seconds each."""
 
     processes: int
     tasks: int
     steps: int
+    wait: float = 0.0
+
+    @property
+    def events(self) -> int:
+        """How many events the workers write."""
+        return self.tasks * (self.steps + EVENTS_BESIDE_STEPS)
+
+    @property
+    def at_a_time(self) -> float:
+        """How many tasks a process has at a time."""
+        return min(CONCURRENCY, self.tasks / self.processes)
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -176,60 +206,98 @@ class Found(Struct, frozen=True, kw_only=True):
     worker: float
     server: float
     wal: float
+    commits: int
+    seconds: float
     connections: int
     indexed_updates: int
 
 
+CONCURRENCY = 100
+"""How many tasks a worker process takes at a time."""
+
 LEARNT = (
     Run(processes=1, tasks=1, steps=1),
     Run(processes=1, tasks=2_000, steps=1),
+    Run(processes=1, tasks=1_000, steps=20),
     Run(processes=1, tasks=300, steps=60),
+    Run(processes=1, tasks=1, steps=2_000),
 )
-CHECKED = (Run(processes=2, tasks=1_000, steps=20), Run(processes=4, tasks=1_500, steps=10))
+"""From nothing to do to many tasks, to steps in company, and steps each of which is a commit of its own."""
+
+CHECKED = (
+    Run(processes=2, tasks=1_000, steps=20),
+    Run(processes=4, tasks=1_500, steps=10),
+    Run(processes=2, tasks=400, steps=20, wait=0.2),
+)
 ROUNDS = 3
 
 AGENTS = """
+import asyncio, random
 from holdfast import AsyncTask, agent
 
+async def look(wait: float) -> str:
+    if wait:
+        await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+    return "x" * 200
+
 @agent
-async def work(task: AsyncTask, steps: int) -> int:
+async def work(task: AsyncTask, steps: int, wait: float) -> int:
     for number in range(steps):
-        await task.step(lambda: "x" * 200, name="look")
+        await task.step(look, wait)
     return steps
 """
 
 
-def solved(runs: Sequence[Run], took: Sequence[float]) -> Costs:
-    """Solve for what a process, a task and a step take, from three runs."""
-    rows = [[one.processes, one.tasks, one.tasks * one.steps, value] for one, value in zip(runs, took, strict=True)]
-    table = [[float(cell) for cell in row] for row in rows]
-    for column in range(3):
-        pivot = max(range(column, 3), key=lambda row: abs(table[row][column]))
+def solved(runs: Sequence[Run], took: Sequence[float], commits: Sequence[float]) -> Costs:
+    """Return what a process, a task, a step and a commit take, so that the relative errors of these runs are least."""
+    works = [
+        [float(cell) for cell in (one.processes, one.tasks, one.tasks * one.steps, written)]
+        for one, written in zip(runs, commits, strict=True)
+    ]
+    rows = [[cell / value for cell in work] for work, value in zip(works, took, strict=True)]
+    table = [[sum(row[a] * row[b] for row in rows) for b in range(4)] + [sum(row[a] for row in rows)] for a in range(4)]
+    for column in range(4):
+        pivot = max(range(column, 4), key=lambda row: abs(table[row][column]))
         table[column], table[pivot] = table[pivot], table[column]
         table[column] = [cell / table[column][column] for cell in table[column]]
-        for row in range(3):
+        for row in range(4):
             if row != column:
                 factor = table[row][column]
                 table[row] = [a - factor * b for a, b in zip(table[row], table[column], strict=True)]
-    return Costs(process=table[0][3], task=table[1][3], step=table[2][3])
+    process, task, step, commit = (row[4] for row in table)
+    return Costs(process=max(0.0, process), task=task, step=step, commit=commit)
 
 
 def measured(runs: Sequence[Run], found: Sequence[Found]) -> Measured:
-    """Make costs of three runs and of what they took."""
+    """Make costs of runs and of what they took."""
     by_tasks = max(range(len(runs)), key=lambda number: runs[number].tasks)
+    by_events = max(range(len(runs)), key=lambda number: runs[number].events)
+    fewest = min(range(len(runs)), key=lambda number: runs[number].events)
+    lone = max(range(len(runs)), key=lambda number: runs[number].steps)
+    commits = [one.commits for one in found]
     return Measured(
-        worker=solved(runs, [one.worker for one in found]),
-        server=solved(runs, [one.server for one in found]),
-        wal=solved(runs, [one.wal for one in found]),
+        worker=solved(runs, [one.worker for one in found], commits),
+        server=solved(runs, [one.server for one in found], commits),
+        wal=solved(runs, [one.wal for one in found], commits),
         connections=max(one.connections for one in found),
         indexed_updates=found[by_tasks].indexed_updates / runs[by_tasks].tasks,
+        shared=runs[by_events].events / found[by_events].commits / runs[by_events].at_a_time,
+        commit_seconds=(found[lone].seconds - found[fewest].seconds) / runs[lone].steps,
     )
+
+
+def commits_of(costs: Measured, run: Run) -> float:
+    """Return how many commits the model expects of a run."""
+    rate = run.at_a_time / run.wait if run.wait else math.inf
+    return run.events / costs.events_a_commit(run.at_a_time, rate)
 
 
 def errors(costs: Measured, run: Run, found: Found) -> dict[str, tuple[float, float]]:
     """Return what the model says of a run, and what the run took."""
-    work = run.processes, run.tasks, run.tasks * run.steps
+    commits = commits_of(costs, run)
+    work = run.processes, run.tasks, run.tasks * run.steps, commits
     return {
+        "commits": (commits, found.commits),
         "worker CPU, s": (costs.worker.of(*work), found.worker),
         "server CPU, s": (costs.server.of(*work), found.server),
         "WAL, MB": (costs.wal.of(*work) / 1e6, found.wal / 1e6),
@@ -265,12 +333,14 @@ def carried_out(server: Any, run: Run, place: Path, number: int) -> Found:
     url = server.url(database)
     with holdfast.open(url) as app:
         for one in range(run.tasks):
-            app.start("work", {"steps": run.steps}, id=f"w-{one}")
+            app.start("work", {"steps": run.steps, "wait": run.wait}, id=f"w-{one}")
     with psycopg.connect(url, autocommit=True) as watching:
-        before, wal = cpu_of(server._process.pid), _wal(watching)
+        before, wal, commits, began = cpu_of(server._process.pid), _wal(watching), _commits(watching), time.monotonic()
         with _counted(watching) as most:
             workers = _worked(url, run, place)
+        seconds = time.monotonic() - began
         server_took, wal_took = cpu_of(server._process.pid) - before, _wal(watching) - wal
+        commits = _commits(watching) - commits - len(most)  # the questions how many connections there are
         [left] = watching.execute("select count(*) from holdfast.tasks where status <> 'completed'").fetchone() or (1,)
         assert left == 0, f"{left} tasks are left"
         watching.execute("select pg_stat_force_next_flush()")
@@ -279,7 +349,15 @@ def carried_out(server: Any, run: Run, place: Path, number: int) -> Found:
         ).fetchone() or (0,)
     with psycopg.connect(server.url(), autocommit=True) as root:
         root.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(database)))
-    return Found(worker=workers, server=server_took, wal=wal_took, connections=max(most), indexed_updates=int(cold))
+    return Found(
+        worker=workers,
+        server=server_took,
+        wal=wal_took,
+        commits=commits,
+        seconds=seconds,
+        connections=max(most),
+        indexed_updates=int(cold),
+    )
 
 
 def _worked(url: str, run: Run, place: Path) -> float:
@@ -301,6 +379,15 @@ def _worked(url: str, run: Run, place: Path) -> float:
 def _wal(connection: Any) -> float:
     [found] = connection.execute("select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')").fetchone()
     return float(found)
+
+
+def _commits(connection: Any) -> int:
+    """Return how many transactions the database has seen. Those of processes that have ended are all counted."""
+    connection.execute("select pg_stat_force_next_flush()")
+    [found] = connection.execute(
+        "select xact_commit from pg_stat_database where datname = current_database()"
+    ).fetchone()
+    return int(found)
 
 
 @contextmanager
@@ -356,6 +443,8 @@ def _least(found: Sequence[Found]) -> Found:
         worker=min(one.worker for one in found),
         server=min(one.server for one in found),
         wal=min(one.wal for one in found),
+        commits=min(one.commits for one in found),
+        seconds=min(one.seconds for one in found),
         connections=max(one.connections for one in found),
         indexed_updates=min(one.indexed_updates for one in found),
     )
