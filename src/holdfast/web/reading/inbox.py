@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from contextlib import suppress
 from itertools import islice
@@ -30,7 +31,7 @@ def entries(call: PageCall) -> PageAnswer:
 
 def entry(item: InboxItem) -> dict[str, Any]:
     """An entry of the inbox, with the commands that do the same."""
-    words = [("holdfast", one.verb, shlex.join(one.words), one.given("")) for one in remedies(item)]
+    words = [("holdfast", one.verb, *map(typed, one.words), one.given("")) for one in remedies(item)]
     commands = [" ".join(filter(None, one)) for one in words]
     until = None if item.until_us is None else item.until_us // 1000
     return {
@@ -41,6 +42,15 @@ def entry(item: InboxItem) -> dict[str, Any]:
         "commands": commands,
         "exact": {name: values.text(one) for name, one in item.arguments.items() if is_rounded(one)},
     }
+
+
+def typed(word: str) -> str:
+    """A word as it is typed in a shell; most ids and keys stay as they are.
+
+    >>> typed("refund#1"), typed("a b"), typed("~1/pay#1")
+    ('refund#1', "'a b'", "'~1/pay#1'")
+    """
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
 
 
 def is_rounded(value: Any) -> bool:
