@@ -126,7 +126,7 @@ def test_an_error_names_commands_and_no_python(known):
 @pytest.mark.page
 def test_a_person_reads_all_of_that(known, browser):
     with tab(browser, known, "/inbox") as opened:
-        opened.locator(".card", has_text='earlier in this task: 1 pay, the last gave "paid-10"').wait_for()
+        opened.locator(".card", has_text="earlier in this task: 1 pay, the last gave paid-10").wait_for()
         opened.locator(".card", has_text="The last 3 steps used $0.25 each; 3 steps are done.").wait_for()
         two = opened.locator(".card", has_text="paid-10")
         two.get_by_role("button", name="Approve 20 euros").wait_for()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from contextlib import suppress
 from itertools import islice
@@ -30,16 +31,26 @@ def entries(call: PageCall) -> PageAnswer:
 
 def entry(item: InboxItem) -> dict[str, Any]:
     """An entry of the inbox, with the commands that do the same."""
-    typed = [("holdfast", one.verb, shlex.join(one.words), one.given("")) for one in remedies(item)]
+    words = [("holdfast", one.verb, *map(quoted, one.words), one.given("")) for one in remedies(item)]
+    commands = [" ".join(filter(None, one)) for one in words]
     until = None if item.until_us is None else item.until_us // 1000
     return {
         **as_json(item, "owner", "used", "of", "ahead", "answer"),
         "since_ms": item.since_us // 1000,
         "until_ms": until,
         "expires_ms": None if item.expires_us is None else item.expires_us // 1000,
-        "commands": [" ".join(filter(None, one)) for one in typed],
+        "commands": commands,
         "exact": {name: values.text(one) for name, one in item.arguments.items() if is_rounded(one)},
     }
+
+
+def quoted(word: str) -> str:
+    """A word as it is typed in a shell; most ids and keys stay as they are.
+
+    >>> quoted("refund#1"), quoted("a b"), quoted("~1/pay#1")
+    ('refund#1', "'a b'", "'~1/pay#1'")
+    """
+    return word if re.fullmatch(r"[\w.:/@%+,-][\w.:/~#@%+=,-]*", word, re.A) else shlex.quote(word)
 
 
 def is_rounded(value: Any) -> bool:
