@@ -126,16 +126,22 @@ export function overlay(time, lanes, dead, moment, running) {
 
 const SAID = { run: "running", done: "done", failed: "failed try", killed: "its process died", pause: "pause before the next try", wait: "wait", child: "child task", doubt: "in doubt" };
 
+/** A child by the end of its id, which tells it apart from the others; the beginning is its parent's, and is only read aloud. */
+function childOf(id) {
+  const end = id.lastIndexOf("/") + 1;
+  return ["↳ ", end ? h("span", { class: "vh" }, shown(id.slice(0, end))) : null, shown(id.slice(end))];
+}
+
 /** A row: the call as code, and its bars. */
 export function row(time, step, { on, later, choose, firstOfTurn, deep = 0, task = "", flip = null, isOpen = false }) {
-  const text = step.child ? `↳ ${step.child.split("/").pop()}` : `${step.name}(${step.given})`;
+  const text = step.child ? childOf(step.child) : shown(`${step.name}(${step.given})`);
   const ends = (kind, to) => (to !== null ? to : kind === "run" ? time.open : time.end); // what runs ends with its process
   const said = step.bars.map(([kind, from, to]) => `${SAID[kind]} ${duration(ends(kind, to) - from)}`).join(", ");
   return h("li", { key: task ? `${task}\n${step.key}` : step.key, class: `wrow${on ? " on" : ""}${later ? " later" : ""}${deep ? ` in in${deep}` : step.turn && !firstOfTurn ? " within" : ""}${step.child ? " has" : ""}` },
     step.child && flip ? h("button", { type: "button", class: "opens", "aria-expanded": String(isOpen), "aria-label": `Steps of ${step.child}`, onclick: () => flip(step.child) }, isOpen ? "▾" : "▸") : null,
     h("button", { type: "button", class: "label", "aria-pressed": String(on), title: step.child || null, onclick: () => choose(step) },
       firstOfTurn ? h("span", { class: "turn" }, `turn ${step.turn}`) : null,
-      h("span", { class: "code1" }, shown(text)), step.came ? h("span", { class: "came" }, "→ ", shown(step.came)) : null,
+      h("span", { class: "code1" }, text), step.came ? h("span", { class: "came" }, "→ ", shown(step.came)) : null,
       h("span", { class: "vh" }, `, ${step.status}: ${said}`)),
     h("div", { class: "track", "aria-hidden": "true" }, step.bars.map(([kind, from, to], index) => h("span", { key: index, class: `bar ${kind}${to === null ? " open" : ""}`, style: span(time, from, ends(kind, to)), title: `${SAID[kind]}, ${duration(ends(kind, to) - from)}` }))));
 }
