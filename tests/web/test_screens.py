@@ -440,7 +440,7 @@ def test_a_page_that_is_read_only_shows_commands_instead_of_buttons(tmp_path, br
     with holdfast.open(store) as app:
         app.run(refunds, {"order": "A1", "euros": 1}, id="r", contract={"constraints": ASK})
     with page_of(store, "--read-only") as page, tab(browser, page, "/inbox") as opened:
-        opened.locator(".cmd", has_text="holdfast approve r refund#1 --bound").wait_for()
+        opened.locator(".cmd", has_text="holdfast approve r 'refund#1' --bound").wait_for()
         assert opened.get_by_role("button", name=re.compile("^Approve")).count() == 0
 
 
