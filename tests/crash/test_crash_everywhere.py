@@ -422,7 +422,7 @@ def events_of(key, request, state):
 def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows.requests import Append, Invoke
 
-    def eager(surroundings, key, attempt, known, request):
+    def eager(surroundings, key, attempt, known, request, turn):
         same = events_of(key, request, surroundings.state)
         promised = {"price": 3, "pay": "pay-1", "ship": "ship-1"}[request.name]
         yield Append((ev.StepCompleted(**same, result=codec.pack(promised)),))
@@ -437,7 +437,7 @@ def test_an_engine_that_records_before_it_acts_is_caught(crash_everywhere, world
 def test_an_engine_that_does_not_announce_is_caught(crash_everywhere, world, monkeypatch, texts):
     from holdfast.core.flows.requests import Append, Invoke
 
-    def silent(surroundings, key, attempt, known, request):
+    def silent(surroundings, key, attempt, known, request, turn):
         same = events_of(key, request, surroundings.state)
         outcome = yield Invoke(key, request, 1, same["idempotency_key"])
         yield Append((ev.StepCompleted(**same, result=outcome.value),))

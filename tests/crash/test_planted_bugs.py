@@ -171,7 +171,7 @@ def recorded_before_acting(patch):
     """The outcome is written first: the destination will say what it always says."""
     promised = {"price": 3, "pay": "pay-1", "ship": 17}
 
-    def eager(surroundings, key, attempt, known, request):
+    def eager(surroundings, key, attempt, known, request, turn):
         same = {
             "key": key,
             "name": request.name,
@@ -199,7 +199,7 @@ def a_doubt_is_a_reason_to_try_again(patch):
     """A call without an outcome is made again, and nobody is told."""
 
     def bold(surroundings, known, request):
-        yield from flows._attempt(surroundings, known.key, known.attempts, known, request)
+        yield from flows._attempt(surroundings, known.key, known.attempts, known, request, None)
 
     patch.setattr(flows, "settle", bold)
 
