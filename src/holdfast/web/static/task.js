@@ -15,7 +15,7 @@ import { ago, clock, duration, money, name, number, plural, shown, value } from 
 import { foldRow, lane, marks, nameOf, noteRow, overlay, row, scale } from "./waterfall.js";
 
 const SHOWN_AT_ONCE = 80;
-const MARGIN = 8;
+const MARGIN = 6;
 const VERIFIED_AT_ONCE = 2000;
 const phone = window.matchMedia("(max-width: 700px)");
 const DIGESTS = 500;
