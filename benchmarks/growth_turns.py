@@ -22,8 +22,6 @@ EARLY, LATE, LATEST = 10, 500, 5_000
 AROUND = 8
 ROUNDS = 3
 CURVE = (10, 125, 250, 500, 1_000, 2_000, LATEST)
-ALL = 1_000_000
-"""More different ids of calls than there are calls."""
 
 Handed = Callable[[Task], Any]
 """How a turn hands its history on."""
@@ -35,15 +33,14 @@ _LONG = text(20_000, 1)
 def rows(bench: Bench) -> list[Row]:
     """Late turns beside turn 10, by form; then the curve of lists beside read-only sequences."""
     say("growth_turns")
-    forms: dict[str, tuple[Handed, int, Callable[[Any], object]]] = {
-        "chat": (_whole, 0, len),
-        "chat, calls and results": (_whole, ALL, len),
-        "chat, call ids that recur": (_whole, 7, len),
-        "Responses": (_view, ALL, lambda shown: shown.render("responses")),
-        "Anthropic": (_view, ALL, lambda shown: shown.render("anthropic")),
-        "chat, with summaries": (_summarised, ALL, len),
-        "chat, results shortened": (_shortened, ALL, len),
-        "Anthropic, 16,000 tokens": (_cut, ALL, lambda shown: shown.render("anthropic")),
+    forms: dict[str, tuple[Handed, bool, Callable[[Any], object]]] = {
+        "chat": (_whole, False, len),
+        "chat, calls and results": (_whole, True, len),
+        "Responses": (_view, True, lambda shown: shown.render("responses")),
+        "Anthropic": (_view, True, lambda shown: shown.render("anthropic")),
+        "chat, with summaries": (_summarised, True, len),
+        "chat, results shortened": (_shortened, True, len),
+        "Anthropic, 16,000 tokens": (_cut, True, lambda shown: shown.render("anthropic")),
     }
     return [
         *(_row(f"turn {LATE}, {name}", Chat(*how), LATE, 1.5) for name, how in forms.items()),
@@ -54,10 +51,9 @@ def rows(bench: Bench) -> list[Row]:
 class Chat:
     """An agent that talks for so many turns, and knows how much of the processor's time each took."""
 
-    def __init__(self, handed: Handed, ids: int, used: Callable[[Any], object]) -> None:
-        """`ids`: how many different ids its calls have; 0 if it makes none."""
+    def __init__(self, handed: Handed, calls: bool, used: Callable[[Any], object]) -> None:
         self._handed = handed
-        self._ids = ids
+        self._calls = calls
         self._used = used
         self.seconds: list[float] = []
 
@@ -78,12 +74,8 @@ class Chat:
         def chat(task: Task) -> str | None:
             number = task.turn
             task.message({"role": "user", "content": _TEXTS[number % 50]})
-            if self._ids:
-                call = {
-                    "id": f"c{number % self._ids}",
-                    "type": "function",
-                    "function": {"name": "look", "arguments": "{}"},
-                }
+            if self._calls:
+                call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
                 task.message({"role": "assistant", "content": None, "tool_calls": [call]})
                 said = _LONG if self._handed is _shortened else _TEXTS[number % 50]
                 task.message({"role": "tool", "tool_call_id": call["id"], "content": said})
@@ -141,7 +133,7 @@ def _beside_early(name: str, late: float, early: float, most: float) -> Row:
 
 def _curve() -> Iterator[Row]:
     """Whole turns by their number, handed out as a list and as a read-only sequence."""
-    lists, views = (_measured(Chat(how, 0, len), CURVE[-1] + AROUND, CURVE) for how in (_whole, _view))
+    lists, views = (_measured(Chat(how, False, len), CURVE[-1] + AROUND, CURVE) for how in (_whole, _view))
     yield _beside_early(f"turn {LATEST:,}, a list", lists[LATEST], lists[EARLY], 5)
     yield _beside_early(f"turn {LATEST:,}, a read-only sequence", views[LATEST], views[EARLY], 2)
     for turn in CURVE:

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import gc
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -134,9 +133,15 @@ def _added_by_branches(path: str, branches: int) -> int:
     """Bytes by which the most memory that this process had grows."""
     with holdfast.open(path, durability="process") as app:
         _completed(app, reading_branches, 1)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = _status("VmHWM")
         _completed(app, reading_branches, branches)
-        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    """Bytes of memory of this process, as the kernel counts them: VmRSS is now, VmHWM the most there was."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 # What grows
@@ -330,10 +335,7 @@ def _ended(app: App, sizes: Sizes) -> Iterator[Process]:
         done = size
         seconds = time.process_time() - began
         gc.collect()
-        status = Path("/proc/self/status").read_text("utf-8")
-        fields = dict(line.split(":", 1) for line in status.splitlines())
-        held = int(fields["VmRSS"].split()[0]) * 1024
-        yield Process(seconds, held, len(os.listdir("/proc/self/fd")), int(fields["Threads"]))
+        yield Process(seconds, _status("VmRSS"), len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")))
 
 
 def _tasks(place: Path, sizes: Sizes) -> Iterator[Row]:
