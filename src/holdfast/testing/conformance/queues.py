@@ -302,7 +302,8 @@ class QueueConformance:
         assert len(moments) == 120 and moments[9] == 0
         for earlier, later in zip(moments, moments[10:], strict=False):
             assert later - earlier >= SECOND - took_us, "in no second more than ten"
-        assert moments[-1] <= 14 * SECOND, "and no longer than it takes"
+        # 12 windows, if every call finds the next place. One that others are just at is passed over, for a later one.
+        assert moments[-1] <= 14 * places("send", rate).window_us, "and no longer than it takes"
 
     def test_a_rate_holds_back_beginnings_and_not_what_goes_on(self, store: Store) -> None:
         for number in range(40):
